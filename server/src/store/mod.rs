@@ -1,0 +1,9 @@
+//! SQLite, and the only floor that contains SQL. One [`Database`] is one file: one writer thread with group
+//! commit, and a small pool of read-only connections. What [`Database::write`] has answered is on disk.
+
+pub mod accounts;
+pub mod db;
+pub mod runs;
+pub mod schema;
+
+pub use db::{Database, OpenError, StoreError};

@@ -1,0 +1,54 @@
+//! Cutting text: always on a character boundary, always with a note of what was left out where a reader sees it.
+
+/// The first `max` characters of `text`.
+pub fn head_chars(text: &str, max: usize) -> &str {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}
+
+/// The longest prefix of at most `max` bytes that ends on a character boundary.
+pub fn head_bytes(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+/// The longest suffix of at most `max` bytes that starts on a character boundary.
+pub fn tail_bytes(text: &str, max: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(max))..]
+}
+
+/// `text`, or its first `max` characters and a line that says how many were left out.
+pub fn cut_with_note(text: String, max: usize) -> String {
+    let total = text.chars().count();
+    if total <= max {
+        return text;
+    }
+    let mut cut = head_chars(&text, max).to_owned();
+    cut.push_str(&format!("\n[Content truncated: {total} characters in all, the first {max} are shown]"));
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn cuts_never_split_a_character(text in ".{0,40}", max in 0usize..60) {
+            prop_assert!(head_chars(&text, max).chars().count() <= max);
+            prop_assert!(text.starts_with(head_bytes(&text, max)) && head_bytes(&text, max).len() <= max);
+            prop_assert!(text.ends_with(tail_bytes(&text, max)) && tail_bytes(&text, max).len() <= max);
+        }
+    }
+
+    #[test]
+    fn a_cut_says_what_was_left_out() {
+        assert_eq!(cut_with_note("häß".into(), 3), "häß");
+        assert_eq!(
+            cut_with_note("häßlich".into(), 2),
+            "hä\n[Content truncated: 7 characters in all, the first 2 are shown]"
+        );
+    }
+}

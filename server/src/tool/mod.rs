@@ -1,0 +1,86 @@
+//! The tools that an agent may use, one file each. A tool gets its arguments and a [`Context`], and answers
+//! text; it knows nothing of sessions or models. Stop drops nothing silently: a tool watches
+//! [`Context::cancel`] and kills what it started.
+
+use crate::access::AccessLevel;
+use crate::model::ToolSpec;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Limits of the tools, from the settings.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long a shell command may run.
+    pub shell_timeout: Duration,
+    /// How many bytes of a command's output are kept, head and tail.
+    pub shell_output_bytes: usize,
+    /// How many matches `grep` gives when not told otherwise.
+    pub grep_default_matches: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            shell_timeout: Duration::from_secs(120),
+            shell_output_bytes: 5 * 1024 * 1024,
+            grep_default_matches: 50,
+        }
+    }
+}
+
+/// Where and with which rights a tool works.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The workspace's real path.
+    pub workspace: PathBuf,
+    /// The home that `~/` means: the user's.
+    pub user_home: PathBuf,
+    /// halo's own home, whose secrets are hidden.
+    pub halo_home: PathBuf,
+    /// The session's level.
+    pub access: AccessLevel,
+    /// `general.sandbox.hidden_dirs`, absolute.
+    pub hidden_dirs: Arc<[PathBuf]>,
+    /// `general.sandbox.hidden_files`, absolute.
+    pub hidden_files: Arc<[PathBuf]>,
+    /// `general.sandbox.writable_dirs`, absolute.
+    pub writable_dirs: Arc<[PathBuf]>,
+    /// The limits in force.
+    pub limits: Limits,
+    /// Cancelled by stop, interrupt and shutdown.
+    pub cancel: CancellationToken,
+}
+
+/// What a tool answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// For the model, and cut shorter for people. Never empty.
+    pub text: String,
+    /// Whether the tool failed.
+    pub is_error: bool,
+}
+
+impl Output {
+    /// A good answer.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: false }
+    }
+
+    /// A failure: what happened, and what the model can do about it.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: true }
+    }
+}
+
+/// One tool.
+pub trait Tool: Send + Sync {
+    /// Name, description and parameters as the model sees them.
+    fn spec(&self) -> ToolSpec;
+
+    /// Runs it. Must return soon after `context.cancel` fires, with nothing left running.
+    fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output>;
+}
