@@ -8,6 +8,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod mime;
 pub mod model;
 pub mod net;
 pub mod session;

@@ -1,25 +1,32 @@
 //! Sessions: the engine under every surface. A surface drives sessions through [`Engine`], [`Workspace`] and
 //! [`Handle`] alone: send, stop, subscribe, look. A run never depends on a connection.
 
+mod actor;
+mod engine;
+mod finish;
+pub mod frames;
+mod handle;
 pub mod ids;
+mod inflight;
+mod media;
+mod receive;
+mod recover;
+pub mod rows;
+mod run;
+mod steps;
+mod watch;
+mod workspace;
+
+pub use engine::{Engine, Parts};
+pub use handle::Handle;
+pub use run::AgentSource;
+pub use workspace::Workspace;
 
 use crate::access::AccessLevel;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use ids::{EventId, SessionId};
-use std::path::{Path, PathBuf};
-
-/// All workspaces that this server has open.
-#[derive(Clone)]
-pub struct Engine;
-
-/// One open workspace.
-#[derive(Clone)]
-pub struct Workspace;
-
-/// One session; cheap to make, whether or not the session exists.
-#[derive(Clone)]
-pub struct Handle;
+use ids::EventId;
+use serde::{Deserialize, Serialize};
 
 /// Why a workspace cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +63,7 @@ pub enum SessionError {
 }
 
 /// An image of an inbound message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboundImage {
     /// The type that its bytes showed.
     pub mime_type: String,
@@ -136,79 +143,9 @@ pub struct HistoryQuery {
 /// Rows of a log as JSON texts, oldest first, in chunks.
 pub type Rows = BoxStream<'static, Result<Vec<String>, SessionError>>;
 
-impl Engine {
-    /// Opens the folder as a workspace: scaffold, database, runtime lock. The same folder gives the same workspace.
-    pub async fn workspace(&self, _path: &Path) -> Result<Workspace, WorkspaceError> {
-        unimplemented!()
-    }
-    /// The workspace if the folder has a `.halo/` already; creates nothing.
-    pub async fn existing_workspace(&self, _path: &Path) -> Result<Option<Workspace>, WorkspaceError> {
-        unimplemented!()
-    }
-    /// Streams end, runs stay in the ledger, databases close. Bounded by 10 s.
-    pub async fn shutdown(&self) {
-        unimplemented!()
-    }
-}
-
-impl Workspace {
-    /// The real path.
-    pub fn path(&self) -> &PathBuf {
-        unimplemented!()
-    }
-    /// Makes a session that has no message yet; its row is on disk.
-    pub async fn create(
-        &self,
-        _id: SessionId,
-        _agent_id: Option<String>,
-        _access: AccessLevel,
-        _description: Option<String>,
-    ) -> Result<(), SessionError> {
-        unimplemented!()
-    }
-    /// Whether the session has a row.
-    pub async fn exists(&self, _id: &SessionId) -> Result<bool, SessionError> {
-        unimplemented!()
-    }
-    /// The most recently updated root whose id starts with `prefix`, archived ones left out.
-    pub async fn latest_root(&self, _prefix: &str) -> Result<Option<SessionId>, SessionError> {
-        unimplemented!()
-    }
-    /// Roots whose id starts with `prefix`, newest first, strictly older than `before`; at most `limit`, and
-    /// then those that share the last one's millisecond. The flag tells whether there are more.
-    pub async fn roots(
-        &self,
-        _prefix: &str,
-        _before: Option<i64>,
-        _limit: u32,
-    ) -> Result<(Vec<Listed>, bool), SessionError> {
-        unimplemented!()
-    }
-    /// The rows of a log up to the look's top.
-    pub fn history(&self, _id: &SessionId, _query: HistoryQuery, _top: i64) -> Rows {
-        unimplemented!()
-    }
-    /// The session's handle.
-    pub fn session(&self, _id: &SessionId) -> Handle {
-        unimplemented!()
-    }
-}
-
-impl Handle {
-    /// Stores the message and starts a run or queues it; creates the session where it is missing.
-    pub async fn send(&self, _message: Inbound) -> Result<Sent, SessionError> {
-        unimplemented!()
-    }
-    /// Stops the run in flight; false when nothing runs. Answers when the run has ended, or after 2 s.
-    pub async fn stop(&self) -> Result<bool, SessionError> {
-        unimplemented!()
-    }
-    /// Follows the session. `None` when it is idle and there is nothing to send.
-    pub async fn subscribe(&self, _from: From) -> Result<Option<Feed>, SessionError> {
-        unimplemented!()
-    }
-    /// A look for `/history`; `None` when the session has no row.
-    pub async fn snapshot(&self) -> Result<Option<Snapshot>, SessionError> {
-        unimplemented!()
-    }
+/// Logs a failure under a fresh id and gives the error that carries only the id.
+fn internal(place: &str, error: &dyn std::fmt::Display) -> SessionError {
+    let id = ids::new_run();
+    tracing::error!(id, place, %error, "internal error");
+    SessionError::Internal(id)
 }

@@ -3,7 +3,9 @@
 
 pub mod accounts;
 pub mod db;
+pub mod log;
 pub mod runs;
 pub mod schema;
+pub mod sessions;
 
 pub use db::{Database, OpenError, StoreError};

@@ -1,0 +1,359 @@
+//! The owner of one session: a task that alone changes it. Commands and the steps of its run come in through
+//! bounded channels; it awaits the store and nothing else, so parent and child, tool and session cannot wait for
+//! each other. It leaves memory when it has been idle for a while; everything can be rebuilt from disk.
+
+use super::frames::{Budget, FrameLog};
+use super::ids::{SessionId, row_id};
+use super::inflight::{Checkpoint, Inflight};
+use super::rows::Place;
+use super::run::{AgentSource, RunStep};
+use super::{Feed, From, Inbound, Sent, SessionError, Snapshot};
+use crate::access::AccessLevel;
+use crate::clock::Clock;
+use crate::model::Message;
+use crate::store::sessions::{self, Counters, SessionRow, Write};
+use crate::store::{Database, StoreError};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long the frames of a finished run are held.
+const HELD_FOR: Duration = Duration::from_secs(600);
+/// How long an actor with nothing to hold stays.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+/// How often the text of a turn in flight is put on disk.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+/// How long a stopped run may take to end by itself.
+pub(super) const STOP_GRACE: Duration = Duration::from_millis(1700);
+
+/// What a session's owner is asked.
+pub(super) enum Command {
+    /// Make the session, without a message.
+    Create { agent_id: Option<String>, access: AccessLevel, description: Option<String>, reply: Reply<()> },
+    /// Take a message.
+    Send { message: Inbound, reply: Reply<Sent> },
+    /// Stop the run in flight.
+    Stop { reply: oneshot::Sender<bool> },
+    /// Follow the session.
+    Subscribe { from: From, reply: oneshot::Sender<Option<Feed>> },
+    /// Look at the session.
+    Snapshot { reply: oneshot::Sender<Option<Snapshot>> },
+    /// Take up what another life of the server left; with the ledger's count where a run was in flight.
+    Recover { crashes: Option<i64> },
+}
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, SessionError>>;
+
+/// What the sessions of one workspace share.
+pub(super) struct Shared {
+    pub path: PathBuf,
+    pub db: Database,
+    pub agents: Arc<dyn AgentSource>,
+    pub clock: Arc<dyn Clock>,
+    pub budget: Arc<Budget>,
+    /// Fires when the server shuts down.
+    pub closing: CancellationToken,
+}
+
+/// A message that waits for the run in flight; stored as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct QueueEntry {
+    pub at: i64,
+    pub text: String,
+    #[serde(default)]
+    pub images: Vec<super::InboundImage>,
+    pub access: AccessLevel,
+}
+
+/// Why a run was cancelled; said once, and it sticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cancelled {
+    /// Somebody stopped it.
+    Stop,
+    /// The server shuts down.
+    Shutdown,
+    /// Something could not be stored.
+    Storage,
+}
+
+/// The run in flight.
+pub(super) struct ActiveRun {
+    pub log: Arc<FrameLog>,
+    pub steps: mpsc::Receiver<RunStep>,
+    pub task: JoinHandle<()>,
+    pub cancel: CancellationToken,
+    pub cancelled: Option<Cancelled>,
+    /// When a cancelled run is ended by force.
+    pub force_at: Option<Instant>,
+    pub stop_replies: Vec<oneshot::Sender<bool>>,
+    pub inflight: Inflight,
+    /// When the row in flight goes to disk next.
+    pub checkpoint_at: Option<Instant>,
+    /// What the agent is called, and how much of tools' answers is kept.
+    pub agent_name: String,
+    pub model_id: String,
+    pub thinking_effort: String,
+    pub display_bytes: usize,
+    /// The id of the model call in flight.
+    pub turn_id: String,
+    /// Model calls of this turn so far.
+    pub calls: u32,
+    /// The message that gathers the results of the current batch: its place in the history.
+    pub results: Option<usize>,
+    /// Writes of a finished last call, which go to disk with the end of the turn.
+    pub deferred: Vec<Write>,
+    /// What could not be stored.
+    pub storage_error: Option<String>,
+}
+
+/// The owner of one session.
+pub(super) struct Actor {
+    pub id: SessionId,
+    pub shared: Arc<Shared>,
+    pub row: Option<SessionRow>,
+    pub next: Counters,
+    /// The model history with each message's place in the store; loaded before the first run.
+    pub history: Option<Vec<(i64, Arc<Message>)>>,
+    pub queue: Vec<(i64, QueueEntry)>,
+    pub run: Option<ActiveRun>,
+    /// The last finished run, while its frames are held.
+    pub last: Option<(Arc<FrameLog>, Instant)>,
+    /// Writes of a finished run that could not be stored; they go before whatever is written next.
+    pub pending: Vec<Write>,
+    /// The latest time given to a row: rows never go back in time.
+    pub last_at: i64,
+    idle_since: Instant,
+}
+
+impl Actor {
+    /// Reads what is on disk of the session.
+    pub async fn load(id: SessionId, shared: Arc<Shared>) -> Result<Self, StoreError> {
+        let key = id.as_str().to_owned();
+        let (row, next, queue) = shared
+            .db
+            .read(move |conn| {
+                let row = sessions::get(conn, &key)?;
+                Ok((row, sessions::counters(conn, &key)?, sessions::queue(conn, &key)?))
+            })
+            .await?;
+        let queue = queue
+            .into_iter()
+            .filter_map(|(seq, entry)| match serde_json::from_str(&entry) {
+                Ok(entry) => Some((seq, entry)),
+                Err(error) => {
+                    tracing::error!(session = %id, seq, %error, "a queue entry cannot be read and is skipped");
+                    None
+                }
+            })
+            .collect();
+        Ok(Self {
+            id,
+            shared,
+            last_at: row.as_ref().map_or(0, |row| row.updated_at),
+            row,
+            next,
+            history: None,
+            queue,
+            run: None,
+            last: None,
+            pending: Vec::new(),
+            idle_since: Instant::now(),
+        })
+    }
+
+    /// Serves commands until `retire` lets it go or the server shuts down. `retire` is asked when the actor has
+    /// nothing to do; it gives true when no command can reach this actor any more.
+    pub async fn serve(
+        mut self,
+        commands: &mut mpsc::Receiver<Command>,
+        retire: impl Fn(&mut mpsc::Receiver<Command>) -> bool,
+    ) {
+        let closing = self.shared.closing.clone();
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => {
+                    self.close().await;
+                    return;
+                }
+                command = commands.recv() => {
+                    let Some(command) = command else { return };
+                    self.command(command).await;
+                    self.idle_since = Instant::now();
+                }
+                step = next_step(&mut self.run) => self.step(step).await,
+                () = tokio::time::sleep_until(wake) => {
+                    self.tick().await;
+                    if self.may_retire() && retire(commands) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn command(&mut self, command: Command) {
+        match command {
+            Command::Create { agent_id, access, description, reply } => {
+                let _ = reply.send(self.create(agent_id, access, description).await);
+            }
+            Command::Send { message, reply } => {
+                let _ = reply.send(self.receive(message).await);
+            }
+            Command::Stop { reply } => self.stop(reply),
+            Command::Subscribe { from, reply } => {
+                let _ = reply.send(self.subscribe(&from));
+            }
+            Command::Snapshot { reply } => {
+                let _ = reply.send(self.snapshot());
+            }
+            Command::Recover { crashes } => self.recover(crashes).await,
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let run = self.run.as_ref();
+        let idle = match (run, &self.last) {
+            (Some(_), _) => None,
+            (None, Some((_, until))) => Some(*until),
+            (None, None) => Some(self.idle_since + IDLE_FOR),
+        };
+        [run.and_then(|run| run.checkpoint_at), run.and_then(|run| run.force_at), idle]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or_else(|| Instant::now() + IDLE_FOR)
+    }
+
+    async fn tick(&mut self) {
+        let now = Instant::now();
+        if self.last.as_ref().is_some_and(|(_, until)| *until <= now) {
+            self.last = None;
+        }
+        let Some(run) = &mut self.run else { return };
+        if run.checkpoint_at.is_some_and(|at| at <= now) {
+            run.checkpoint_at = None;
+            self.checkpoint().await;
+        }
+        if self.run.as_ref().is_some_and(|run| run.force_at.is_some_and(|at| at <= now)) {
+            tracing::warn!(session = %self.id, "a cancelled run did not end by itself and is ended by force");
+            self.end_by_force().await;
+        }
+    }
+
+    fn may_retire(&self) -> bool {
+        self.run.is_none()
+            && self.last.is_none()
+            && self.pending.is_empty()
+            && self.idle_since.elapsed() >= IDLE_FOR
+    }
+
+    /// Holds the frames of a run that is over.
+    pub fn hold(&mut self, log: Arc<FrameLog>) {
+        self.last = Some((log, Instant::now() + HELD_FOR));
+        self.idle_since = Instant::now();
+    }
+
+    /// Now, never earlier than a row before.
+    pub fn now(&mut self) -> i64 {
+        self.last_at = self.last_at.max(self.shared.clock.now_ms());
+        self.last_at
+    }
+
+    /// The next place in the log.
+    pub fn place(&mut self) -> Place {
+        let place = Place { seq: self.next.log, at: self.now() };
+        self.next.log += 1;
+        place
+    }
+
+    /// The write that puts a row at its place.
+    pub fn log_write(place: Place, row: String) -> Write {
+        debug_assert!(row.contains(&row_id(place.at, place.seq)));
+        Write::Log { seq: place.seq, at: place.at, row }
+    }
+
+    /// Puts a change on disk. When it fails nothing of it is.
+    pub async fn commit(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
+        let id = self.id.as_str().to_owned();
+        if self.pending.is_empty() {
+            return self.shared.db.write(move |conn| sessions::apply(conn, &id, &writes)).await;
+        }
+        let mut all = self.pending.clone();
+        all.extend(writes);
+        self.shared.db.write(move |conn| sessions::apply(conn, &id, &all)).await?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// The row in flight as it goes to disk.
+    pub fn checkpoint_write(&mut self) -> Option<Write> {
+        let at = self.now();
+        let run = self.run.as_ref()?;
+        let checkpoint = Checkpoint { at, blocks: run.inflight.shown() };
+        serde_json::to_string(&checkpoint).ok().map(|row| Write::Inflight(Some(row)))
+    }
+
+    async fn checkpoint(&mut self) {
+        let Some(write) = self.checkpoint_write() else { return };
+        if let Err(error) = self.commit(vec![write]).await {
+            tracing::error!(session = %self.id, %error, "the text in flight could not be put on disk");
+        }
+    }
+
+    /// Text has grown: it goes to disk within a second.
+    pub fn schedule_checkpoint(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.checkpoint_at.get_or_insert_with(|| Instant::now() + CHECKPOINT_EVERY);
+        }
+    }
+
+    /// The model history, read from disk at the first use.
+    pub async fn load_history(&mut self) -> Result<(), StoreError> {
+        if self.history.is_some() {
+            return Ok(());
+        }
+        let id = self.id.as_str().to_owned();
+        let stored = self.shared.db.read(move |conn| sessions::messages(conn, &id)).await?;
+        let mut history = Vec::with_capacity(stored.len());
+        for (seq, text) in stored {
+            match serde_json::from_str(&text) {
+                Ok(message) => history.push((seq, Arc::new(message))),
+                Err(error) => {
+                    tracing::error!(session = %self.id, seq, %error, "a model message cannot be read and is skipped");
+                }
+            }
+        }
+        self.history = Some(history);
+        Ok(())
+    }
+
+    /// Adds a message to the model history; gives its place there and the write.
+    pub fn push_message(&mut self, message: Message) -> (usize, Write) {
+        let seq = self.next.message;
+        self.next.message += 1;
+        let write = Write::Message { seq, message: serde_json::to_string(&message).unwrap_or_default() };
+        let history = self.history.get_or_insert_default();
+        history.push((seq, Arc::new(message)));
+        (history.len() - 1, write)
+    }
+
+    /// Logs a failure of the store and gives the error that a client sees.
+    pub fn internal(&self, error: &StoreError) -> SessionError {
+        super::internal(&format!("session {}", self.id), error)
+    }
+}
+
+/// The next step of the run in flight; `None` once its task is gone. Waits for ever when there is no run.
+async fn next_step(run: &mut Option<ActiveRun>) -> Option<RunStep> {
+    match run {
+        Some(run) => run.steps.recv().await,
+        None => std::future::pending().await,
+    }
+}

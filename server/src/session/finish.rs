@@ -1,0 +1,183 @@
+//! The end of turns and runs: on disk, idle, then the terminal frame; stop, which reaches everything; and the
+//! server's own end, which leaves the run in the ledger (sessions contract, sections 2 and 6).
+
+use super::actor::{Actor, Cancelled, STOP_GRACE};
+use super::frames::Frame;
+use super::rows::{self, INTERRUPTED, Standing};
+use super::steps::push_piece;
+use crate::access::AccessLevel;
+use crate::agent::repair;
+use crate::agent::turn::Outcome;
+use crate::model::{Block, Message, Role};
+use crate::store::sessions::Write;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// What the model reads at the end of an answer that was cut.
+const CUT_MARKER: &str = "\n\n[reply interrupted by the user here]";
+/// How long the server's end waits for a run to stop its tools.
+const CLOSE_GRACE: Duration = Duration::from_secs(3);
+
+impl Actor {
+    /// Stops the run in flight; answers when it has ended. False at once when nothing runs.
+    pub fn stop(&mut self, reply: oneshot::Sender<bool>) {
+        let Some(run) = &mut self.run else {
+            let _ = reply.send(false);
+            return;
+        };
+        run.stop_replies.push(reply);
+        self.cancel_run(Cancelled::Stop);
+    }
+
+    /// Cancels the run; the first reason sticks.
+    pub fn cancel_run(&mut self, why: Cancelled) {
+        let Some(run) = &mut self.run else { return };
+        if run.cancelled.is_none() {
+            run.cancelled = Some(why);
+            run.force_at = Some(Instant::now() + STOP_GRACE);
+            run.cancel.cancel();
+        }
+    }
+
+    /// Ends a cancelled run that does not end by itself.
+    pub async fn end_by_force(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.force_at = None;
+            run.task.abort();
+        }
+        self.end_turn(Outcome::Aborted, None).await;
+    }
+
+    /// A turn has ended: what it wrote goes into log and history, then the queue's turn comes or the run ends.
+    /// `next` starts another turn; without it the run's task is gone.
+    pub async fn end_turn(&mut self, outcome: Outcome, next: Option<oneshot::Sender<AccessLevel>>) {
+        let Some(run) = &mut self.run else { return };
+        if let Some(piece) = run.inflight.end_text() {
+            push_piece(&run.log, &piece);
+        }
+        let stopped = run.cancelled == Some(Cancelled::Stop);
+        let storage_error = run.storage_error.take();
+        let goes_on = !self.queue.is_empty() && !stopped && storage_error.is_none();
+        let outcome = storage_error.map_or(outcome, |message| Outcome::Failed { message, account: false });
+
+        let mut writes = std::mem::take(&mut run.deferred);
+        writes.extend(self.cut_calls());
+        writes.extend(self.cut_text(&outcome));
+        writes.extend(self.finished_row());
+        writes.push(Write::Inflight(None));
+        if goes_on && let Outcome::Failed { message, .. } = &outcome {
+            writes.push(self.notification(&format!("[error] {message}")));
+        }
+        // Stop keeps what waits: it goes into the history, and nothing is run for it.
+        let drained = (goes_on || stopped).then(|| self.drain()).flatten();
+        let access = drained.as_ref().map(|(_, access)| *access);
+        writes.extend(drained.into_iter().flat_map(|(moved, _)| moved));
+        if !goes_on {
+            writes.push(Write::RunEnded);
+        }
+        if stopped {
+            let at = self.now();
+            writes.push(Write::Stopped { at });
+        }
+        match (self.commit_or_keep(writes).await, access) {
+            (Ok(()), Some(access)) if goes_on => self.next_turn(access, next),
+            (Ok(()), _) => self.end_run(&outcome),
+            (Err(error), _) => {
+                tracing::error!(session = %self.id, %error, "the end of a turn could not be stored; it is tried again before the next one");
+                let message = format!("the end of this turn could not be stored: {error}");
+                self.pending.push(Write::RunEnded);
+                self.end_run(&Outcome::Failed { message, account: false });
+            }
+        }
+    }
+
+    fn next_turn(&mut self, access: AccessLevel, next: Option<oneshot::Sender<AccessLevel>>) {
+        let Some(run) = &mut self.run else { return };
+        run.calls = 0;
+        run.results = None;
+        if let Some(Err(_)) | None = next.map(|next| next.send(access)) {
+            self.drive_again(access);
+        }
+    }
+
+    /// Idle first, then the terminal frame.
+    fn end_run(&mut self, outcome: &Outcome) {
+        let Some(run) = self.run.take() else { return };
+        self.hold(run.log.clone());
+        match outcome {
+            Outcome::Failed { message, .. } => run.log.push(&Frame::Error { error: message }),
+            Outcome::Done | Outcome::Yielded | Outcome::Aborted => run.log.push(&Frame::Complete),
+        }
+        for reply in run.stop_replies {
+            let _ = reply.send(true);
+        }
+    }
+
+    /// The write of a notice in the log.
+    pub fn notification(&mut self, text: &str) -> Write {
+        let place = self.place();
+        let agent = self.run.as_ref().map(|run| run.agent_name.as_str()).unwrap_or_default();
+        Self::log_write(place, rows::notification(place, agent, text))
+    }
+
+    /// Calls without a result get one: for people that they were interrupted, for the model whether they had begun.
+    fn cut_calls(&mut self) -> Vec<Write> {
+        let Some(run) = &self.run else { return Vec::new() };
+        let log = run.log.clone();
+        let mut writes = Vec::new();
+        for call in run.inflight.open_calls() {
+            let (shown, content) = if call.started {
+                (INTERRUPTED, repair::INTERRUPTED_RESULT)
+            } else {
+                (rows::NOT_RUN, repair::NOT_RUN_RESULT)
+            };
+            let result =
+                Block::ToolResult { tool_use_id: call.id.clone(), content: content.to_owned(), is_error: true };
+            writes.extend(self.result_writes(&call.id, &call.name, shown, None, result));
+            log.push(&Frame::ToolResult { tool_name: &call.name, tool_use_id: &call.id, result: shown });
+        }
+        writes
+    }
+
+    /// An answer that was cut stays in the history as far as it came.
+    fn cut_text(&mut self, outcome: &Outcome) -> Option<Write> {
+        let said = self.run.as_ref()?.inflight.said();
+        if *outcome != Outcome::Aborted || said.trim().is_empty() {
+            return None;
+        }
+        let text = format!("{said}{CUT_MARKER}");
+        Some(self.push_message(Message { role: Role::Assistant, content: vec![Block::Text { text }] }).1)
+    }
+
+    /// The assistant row, written to its end.
+    fn finished_row(&mut self) -> Option<Write> {
+        let run = self.run.as_mut()?;
+        run.checkpoint_at = None;
+        let blocks = run.inflight.take();
+        if blocks.is_empty() {
+            return None;
+        }
+        let place = self.place();
+        let agent = &self.run.as_ref()?.agent_name;
+        Some(Self::log_write(place, rows::assistant(place, agent, &blocks, Standing::Done)))
+    }
+
+    /// The server ends: the tools are stopped, the run stays in the ledger with its text so far, and this end does
+    /// not count as a crash.
+    pub async fn close(&mut self) {
+        self.cancel_run(Cancelled::Shutdown);
+        let Some(run) = &mut self.run else { return };
+        let patient = async { while run.steps.recv().await.is_some() {} };
+        if tokio::time::timeout(CLOSE_GRACE, patient).await.is_err() {
+            run.task.abort();
+        }
+        let mut writes = std::mem::take(&mut run.deferred);
+        writes.extend(self.checkpoint_write());
+        writes.push(Write::RunStarted { at: self.now(), crashes: -1 });
+        if let Err(error) = self.commit(writes).await {
+            tracing::error!(session = %self.id, %error, "the run in flight could not be stored at the server's end");
+        }
+        self.run = None;
+    }
+}

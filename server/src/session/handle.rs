@@ -1,0 +1,67 @@
+//! One session as a surface sees it.
+
+use super::actor::Command;
+use super::ids::SessionId;
+use super::workspace::{Workspace, ask};
+use super::{Feed, From, Inbound, Sent, SessionError, Snapshot};
+use crate::store::{log, sessions};
+use tokio::sync::oneshot;
+
+/// One session; cheap to make, whether or not the session exists.
+#[derive(Clone)]
+pub struct Handle {
+    workspace: Workspace,
+    id: SessionId,
+}
+
+impl Handle {
+    pub(super) fn new(workspace: Workspace, id: SessionId) -> Self {
+        Self { workspace, id }
+    }
+
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl FnMut(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, SessionError> {
+        ask(&self.workspace, &self.id, question).await
+    }
+
+    /// Stores the message and starts a run or queues it; creates the session where it is missing. Once called, the
+    /// message may be stored even if the caller stops waiting.
+    pub async fn send(&self, message: Inbound) -> Result<Sent, SessionError> {
+        self.workspace.owner()?;
+        self.ask(|reply| Command::Send { message: message.clone(), reply }).await?
+    }
+
+    /// Stops the run in flight and everything it started; false when nothing runs. Answers when the run has ended,
+    /// within about 2 s.
+    pub async fn stop(&self) -> Result<bool, SessionError> {
+        if self.workspace.owner().is_err() {
+            return Ok(false);
+        }
+        self.ask(|reply| Command::Stop { reply }).await
+    }
+
+    /// Follows the session. `None` when it is idle and there is nothing to send.
+    pub async fn subscribe(&self, from: From) -> Result<Option<Feed>, SessionError> {
+        if self.workspace.owner().is_err() {
+            return Ok(None);
+        }
+        self.ask(|reply| Command::Subscribe { from: from.clone(), reply }).await
+    }
+
+    /// A look for `/history`; `None` when the session has no row.
+    pub async fn snapshot(&self) -> Result<Option<Snapshot>, SessionError> {
+        if self.workspace.owner().is_ok() {
+            return self.ask(|reply| Command::Snapshot { reply }).await;
+        }
+        // Another process changes this session: only the disk knows.
+        let id = self.id.to_string();
+        let read = self.workspace.shared().db.read(move |conn| {
+            let row = sessions::get(conn, &id)?;
+            row.map(|_| log::top(conn, &id)).transpose()
+        });
+        let top = read.await.map_err(|error| super::internal(&format!("session {}", self.id), &error))?;
+        Ok(top.map(|top| Snapshot { running: false, event_id: None, streaming: None, top }))
+    }
+}

@@ -1,0 +1,117 @@
+//! A run: an opening turn, then drained turns until the queue is empty. The task here only drives the agent; what
+//! a step means for log, history, queue and frames is the session's to say.
+
+use super::rows::CallFigures;
+use crate::access::AccessLevel;
+use crate::agent::Agent;
+use crate::agent::turn::{self, Outcome, Step};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Steps that may wait for the session.
+pub(super) const STEPS: usize = 256;
+
+/// Finds agents and builds them, as the files say at that moment. The methods read small files and may block.
+pub trait AgentSource: Send + Sync {
+    /// The agent that a new session is bound to: the one asked for, else the workspace's entry agent. `None` when
+    /// it does not exist, is disabled or internal. Gives id and display name.
+    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Option<(String, String)>;
+
+    /// An agent that is ready to work. The error is for people: what is wrong, in which file, and what to do.
+    fn build(&self, workspace: &Path, agent_id: &str, access: AccessLevel) -> Result<Agent, String>;
+}
+
+/// What a run tells its session.
+#[derive(Debug)]
+pub(super) enum RunStep {
+    /// The agent is built.
+    Ready { agent_name: String, model_id: String, thinking_effort: String, display_bytes: usize },
+    /// A step of the turn.
+    Turn(Step),
+    /// A turn has ended; the answer tells whether another one follows, and at which level.
+    TurnEnded { outcome: Outcome, next: oneshot::Sender<AccessLevel> },
+}
+
+/// What a run needs to begin.
+pub(super) struct Start {
+    pub workspace: PathBuf,
+    pub agent_id: String,
+    pub access: AccessLevel,
+    pub agents: Arc<dyn AgentSource>,
+    pub cancel: CancellationToken,
+}
+
+/// Drives a run to its end.
+pub(super) async fn drive(start: Start, steps: mpsc::Sender<RunStep>) {
+    let mut access = start.access;
+    let mut built: Option<Agent> = None;
+    loop {
+        if built.as_ref().is_none_or(|agent| agent.context.access != access) {
+            built = match build(&start, access).await {
+                Ok(agent) => Some(agent),
+                Err(message) => {
+                    match end_turn(Outcome::Failed { message, account: false }, &steps).await {
+                        Some(next) => access = next,
+                        None => return,
+                    }
+                    continue;
+                }
+            };
+        }
+        let Some(agent) = &built else { return };
+        let ready = RunStep::Ready {
+            agent_name: agent.name.clone(),
+            model_id: agent.model.id().to_owned(),
+            thinking_effort: agent.model.thinking_effort().unwrap_or("off").to_owned(),
+            display_bytes: agent.display_bytes,
+        };
+        if steps.send(ready).await.is_err() {
+            return;
+        }
+        let outcome = turn::run(agent, &steps, &start.cancel).await;
+        match end_turn(outcome, &steps).await {
+            Some(next) => access = next,
+            None => return,
+        }
+    }
+}
+
+async fn build(start: &Start, access: AccessLevel) -> Result<Agent, String> {
+    let (agents, workspace, agent_id) = (start.agents.clone(), start.workspace.clone(), start.agent_id.clone());
+    tokio::task::spawn_blocking(move || agents.build(&workspace, &agent_id, access))
+        .await
+        .unwrap_or_else(|_| Err("the agent could not be built (internal error, see the server's log)".into()))
+}
+
+async fn end_turn(outcome: Outcome, steps: &mpsc::Sender<RunStep>) -> Option<AccessLevel> {
+    let (next, answer) = oneshot::channel();
+    steps.send(RunStep::TurnEnded { outcome, next }).await.ok()?;
+    answer.await.ok()
+}
+
+impl From<Step> for RunStep {
+    fn from(step: Step) -> Self {
+        Self::Turn(step)
+    }
+}
+
+/// The figures of a call, from what the run and the step know.
+pub(super) fn figures(
+    turn_id: &str,
+    model_id: &str,
+    thinking_effort: &str,
+    usage: crate::model::Usage,
+    ttft_ms: Option<u64>,
+    e2e_ms: u64,
+) -> CallFigures {
+    CallFigures {
+        turn_id: turn_id.to_owned(),
+        model_id: model_id.to_owned(),
+        usage,
+        ttft_ms,
+        e2e_ms,
+        thinking_effort: thinking_effort.to_owned(),
+    }
+}

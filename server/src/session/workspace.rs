@@ -1,0 +1,289 @@
+//! One open workspace: its database, its runtime lock, and the owners of its sessions.
+
+use super::actor::{Actor, Command, Shared};
+use super::frames::Budget;
+use super::ids::SessionId;
+use super::run::AgentSource;
+use super::{Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal};
+use crate::access::AccessLevel;
+use crate::clock::Clock;
+use crate::store::schema::Schema;
+use crate::store::{Database, StoreError, log, sessions};
+use crate::workspace::lock::{Held, RuntimeLock};
+use crate::workspace::scaffold;
+use rusqlite::Connection;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Commands that may wait for a session's owner.
+const COMMANDS: usize = 64;
+/// Rows and bytes of one chunk of history.
+const CHUNK_ROWS: u32 = 200;
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// One open workspace. Cheap to clone.
+#[derive(Clone)]
+pub struct Workspace {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    /// Held while this process runs the workspace's sessions; else who does.
+    lock: Result<RuntimeLock, Held>,
+    actors: Mutex<HashMap<String, mpsc::Sender<Command>>>,
+    tasks: TaskTracker,
+}
+
+/// Whether the folder has a database of ours, without making one.
+pub(super) fn has_database(folder: &Path) -> bool {
+    database_path(folder).is_file()
+}
+
+fn database_path(folder: &Path) -> PathBuf {
+    folder.join(".halo").join("halo.db")
+}
+
+impl Workspace {
+    /// Opens the folder, whose path is real, and takes up its interrupted sessions.
+    pub(super) async fn open(
+        path: PathBuf,
+        agents: Arc<dyn AgentSource>,
+        clock: Arc<dyn Clock>,
+        budget: Arc<Budget>,
+        closing: CancellationToken,
+        tasks: TaskTracker,
+    ) -> Result<Self, WorkspaceError> {
+        let folder = path.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            scaffold::make(&folder).map_err(|error| error.to_string())?;
+            let lock = RuntimeLock::take(&folder).map_err(|error| error.to_string())?;
+            let db = Database::open(&database_path(&folder), Schema::Workspace).map_err(|error| error.to_string())?;
+            Ok::<_, String>((lock, db))
+        });
+        let (lock, db) = opened
+            .await
+            .map_err(|error| WorkspaceError::Database(internal("opening a workspace", &error).to_string()))?
+            .map_err(WorkspaceError::Database)?;
+        if let Err(held) = &lock {
+            tracing::warn!(workspace = %path.display(), holder = ?held.pid, "another process runs this workspace; it is read only here");
+        }
+        let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
+        let workspace = Self { inner: Arc::new(Inner { shared, lock, actors: Mutex::default(), tasks }) };
+        workspace.recover().await;
+        Ok(workspace)
+    }
+
+    async fn recover(&self) {
+        if self.owner().is_err() {
+            return;
+        }
+        let unfinished = match self.inner.shared.db.read(sessions::unfinished).await {
+            Ok(unfinished) => unfinished,
+            Err(error) => {
+                tracing::error!(workspace = %self.path().display(), %error, "interrupted sessions cannot be read");
+                return;
+            }
+        };
+        for left in unfinished {
+            let Ok(id) = left.id.parse::<SessionId>() else { continue };
+            let _ = self.mailbox(&id).send(Command::Recover { crashes: left.crashes }).await;
+        }
+    }
+
+    /// The real path.
+    pub fn path(&self) -> &Path {
+        &self.inner.shared.path
+    }
+
+    /// An error that names the holder, unless this process runs the workspace's sessions.
+    pub(super) fn owner(&self) -> Result<(), SessionError> {
+        match &self.inner.lock {
+            Ok(_) => Ok(()),
+            Err(held) => Err(SessionError::NotOwner(held.to_string())),
+        }
+    }
+
+    pub(super) fn closing(&self) -> bool {
+        self.inner.shared.closing.is_cancelled()
+    }
+
+    /// The way to a session's owner, which is started where it is not in memory.
+    pub(super) fn mailbox(&self, id: &SessionId) -> mpsc::Sender<Command> {
+        let mut actors = self.inner.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = actors.get(id.as_str()).filter(|sender| !sender.is_closed()) {
+            return sender.clone();
+        }
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        actors.insert(id.to_string(), sender.clone());
+        self.inner.tasks.spawn(own(self.clone(), id.clone(), commands));
+        sender
+    }
+
+    /// Lets an owner go if nothing waits for it. Under the registry's lock nobody can look it up meanwhile.
+    fn retire(&self, id: &SessionId, commands: &mut mpsc::Receiver<Command>) -> bool {
+        let mut actors = self.inner.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !commands.is_empty() {
+            return false;
+        }
+        commands.close();
+        actors.remove(id.as_str());
+        true
+    }
+
+    /// Makes a session that has no message yet; its row is on disk.
+    pub async fn create(
+        &self,
+        id: &SessionId,
+        agent_id: Option<String>,
+        access: AccessLevel,
+        description: Option<String>,
+    ) -> Result<(), SessionError> {
+        self.owner()?;
+        self.session(id)
+            .ask(|reply| Command::Create {
+                agent_id: agent_id.clone(),
+                access,
+                description: description.clone(),
+                reply,
+            })
+            .await?
+    }
+
+    async fn read<T, F>(&self, work: F) -> Result<T, SessionError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.inner.shared.db.read(work).await.map_err(|error: StoreError| internal("reading a workspace", &error))
+    }
+
+    /// Whether the session has a row.
+    pub async fn exists(&self, id: &SessionId) -> Result<bool, SessionError> {
+        let id = id.to_string();
+        Ok(self.read(move |conn| sessions::get(conn, &id)).await?.is_some())
+    }
+
+    /// The most recently updated root whose id starts with `prefix`, archived ones left out.
+    pub async fn latest_root(&self, prefix: &str) -> Result<Option<SessionId>, SessionError> {
+        let prefix = prefix.to_owned();
+        let id = self.read(move |conn| sessions::latest_root(conn, &prefix)).await?;
+        Ok(id.and_then(|id| id.parse().ok()))
+    }
+
+    /// Roots whose id starts with `prefix`, newest first, strictly older than `before`; at most `limit`, and
+    /// then those that share the last one's millisecond. The flag tells whether there are more.
+    pub async fn roots(
+        &self,
+        prefix: &str,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<(Vec<Listed>, bool), SessionError> {
+        let prefix = prefix.to_owned();
+        let (rows, more) = self.read(move |conn| sessions::roots(conn, &prefix, before, limit)).await?;
+        let listed = rows
+            .into_iter()
+            .map(|row| Listed { session_id: row.id, title: row.title, updated_at: row.updated_at })
+            .collect();
+        Ok((listed, more))
+    }
+
+    /// The rows of a log up to `top`, in short chunks: a slow reader holds no transaction. The flag tells whether
+    /// older rows were left out by a `limit`.
+    pub async fn history(&self, id: &SessionId, query: HistoryQuery, top: i64) -> Result<(Rows, bool), SessionError> {
+        let key = id.to_string();
+        let HistoryQuery { since, limit, before } = query;
+        let (start, more) = self
+            .read(move |conn| match (limit, since) {
+                (Some(limit), _) => log::page_start(conn, &key, top, before, limit),
+                (None, Some(since)) => Ok((log::since_start(conn, &key, top, since)?, false)),
+                (None, None) => Ok((0, false)),
+            })
+            .await?;
+        let end = before.map_or(top, |before| top.min(before - 1));
+        let (workspace, key) = (self.clone(), id.to_string());
+        let rows = async_stream::stream! {
+            let mut after = start;
+            loop {
+                let key = key.clone();
+                let chunk = workspace
+                    .read(move |conn| log::forward(conn, &key, after, end, since, CHUNK_ROWS, CHUNK_BYTES))
+                    .await;
+                match chunk {
+                    Ok(chunk) => {
+                        let Some((last, _)) = chunk.last() else { return };
+                        after = *last;
+                        yield Ok(chunk.into_iter().map(|(_, row)| row).collect());
+                    }
+                    Err(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                }
+            }
+        };
+        Ok((Box::pin(rows), more))
+    }
+
+    /// The session's handle.
+    pub fn session(&self, id: &SessionId) -> Handle {
+        Handle::new(self.clone(), id.clone())
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.inner.shared
+    }
+
+    /// Finishes what waits and closes the database.
+    pub(super) async fn close(&self) {
+        self.inner.shared.db.close().await;
+    }
+}
+
+/// The task of a session's owner.
+async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<Command>) {
+    match Actor::load(id.clone(), workspace.inner.shared.clone()).await {
+        Ok(actor) => actor.serve(&mut commands, |commands| workspace.retire(&id, commands)).await,
+        Err(error) => {
+            internal(&format!("loading session {id}"), &error);
+            commands.close();
+        }
+    }
+    // What slipped in while the owner left goes to the next one; at the server's end nobody takes it.
+    commands.close();
+    while let Some(command) = commands.recv().await {
+        if workspace.closing() {
+            continue;
+        }
+        let _ = workspace.mailbox(&id).send(command).await;
+    }
+}
+
+/// Asks a session's owner; what the question was is made anew when the owner has just left.
+pub(super) async fn ask<T>(
+    workspace: &Workspace,
+    id: &SessionId,
+    mut question: impl FnMut(oneshot::Sender<T>) -> Command,
+) -> Result<T, SessionError> {
+    /// Owners that may leave under one question.
+    const TRIES: u32 = 3;
+    for _ in 0..TRIES {
+        if workspace.closing() {
+            return Err(SessionError::ShuttingDown);
+        }
+        let (reply, answer) = oneshot::channel();
+        if workspace.mailbox(id).send(question(reply)).await.is_err() {
+            continue;
+        }
+        match answer.await {
+            Ok(answer) => return Ok(answer),
+            Err(_) if workspace.closing() => return Err(SessionError::ShuttingDown),
+            Err(_) => return Err(internal(&format!("session {id}"), &"the session's owner gave no answer")),
+        }
+    }
+    Err(internal(&format!("session {id}"), &"the session's owner could not be started"))
+}

@@ -1,0 +1,72 @@
+//! Reading the display log: keyset pages, newest or oldest first, up to a fixed top row, so that a slow reader
+//! holds no transaction.
+
+use rusqlite::{Connection, params};
+
+/// A row of the log with its place.
+pub type LogRow = (i64, String);
+
+/// Up to `limit` rows after `after`, up to and with `top`, oldest first, with `at >= since` and without those of
+/// sub-sessions when `since` is given. Stops early once the rows exceed `max_bytes` (at least one row comes).
+pub fn forward(
+    conn: &Connection,
+    id: &str,
+    after: i64,
+    top: i64,
+    since: Option<i64>,
+    limit: u32,
+    max_bytes: usize,
+) -> rusqlite::Result<Vec<LogRow>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT seq, row FROM log WHERE session_id = ?1 AND seq > ?2 AND seq <= ?3
+         AND (?4 IS NULL OR (at >= ?4 AND task = 0)) ORDER BY seq LIMIT ?5",
+    )?;
+    let mut rows = statement.query(params![id, after, top, since, limit])?;
+    let mut page: Vec<LogRow> = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let row: LogRow = (row.get(0)?, row.get(1)?);
+        bytes += row.1.len();
+        page.push(row);
+        if bytes > max_bytes {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// The place before the newest `limit` rows of those below `before` (exclusive) and up to `top`, and whether
+/// older rows exist.
+pub fn page_start(
+    conn: &Connection,
+    id: &str,
+    top: i64,
+    before: Option<i64>,
+    limit: u32,
+) -> rusqlite::Result<(i64, bool)> {
+    let end = before.map_or(top, |before| top.min(before - 1));
+    let mut statement =
+        conn.prepare_cached("SELECT seq FROM log WHERE session_id = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT ?3")?;
+    let seqs: Vec<i64> =
+        statement.query_map(params![id, end, limit + 1], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    if seqs.len() > limit as usize { Ok((seqs[limit as usize], true)) } else { Ok((0, false)) }
+}
+
+/// The place before the oldest row with `at >= since`. Times rise with places (one clock, one writer), so the
+/// search goes backwards from the newest row and stops at the first older one.
+pub fn since_start(conn: &Connection, id: &str, top: i64, since: i64) -> rusqlite::Result<i64> {
+    let mut statement =
+        conn.prepare_cached("SELECT seq, at FROM log WHERE session_id = ?1 AND seq <= ?2 ORDER BY seq DESC")?;
+    let mut rows = statement.query(params![id, top])?;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, i64>(1)? < since {
+            return row.get(0);
+        }
+    }
+    Ok(0)
+}
+
+/// The last place of the log; 0 when it is empty.
+pub fn top(conn: &Connection, id: &str) -> rusqlite::Result<i64> {
+    conn.prepare_cached("SELECT COALESCE(MAX(seq), 0) FROM log WHERE session_id = ?1")?.query_row([id], |row| row.get(0))
+}
