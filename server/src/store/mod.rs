@@ -3,7 +3,12 @@
 
 pub mod accounts;
 pub mod db;
+mod error;
+mod migrate;
+mod readers;
 pub mod runs;
 pub mod schema;
+mod writer;
 
-pub use db::{Database, OpenError, StoreError};
+pub use db::Database;
+pub use error::{OpenError, StoreError};
