@@ -2,7 +2,8 @@
 
 /// The type of a file by its name; `application/octet-stream` when the extension is unknown.
 pub fn of(name: &str) -> &'static str {
-    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
+    let extension =
+        name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
     match extension.as_str() {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",

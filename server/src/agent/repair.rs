@@ -9,7 +9,8 @@ use std::sync::Arc;
 pub const INTERRUPTED_RESULT: &str = "[tool execution interrupted: there is no result. It may or may not have taken effect. \
      Do not retry it automatically; look first.]";
 /// The result of a call that never began.
-pub const NOT_RUN_RESULT: &str = "[not run: the turn was interrupted before this call began. It is safe to issue it again.]";
+pub const NOT_RUN_RESULT: &str =
+    "[not run: the turn was interrupted before this call began. It is safe to issue it again.]";
 
 /// The history as it may be sent. Messages that need no change are shared, not copied.
 pub fn for_request(history: &[Arc<Message>]) -> Vec<Arc<Message>> {
@@ -55,7 +56,8 @@ fn close(out: &mut Vec<Arc<Message>>, open: &mut Vec<String>) {
     match out.last_mut() {
         Some(last) if last.role == Role::User => {
             let message = Arc::make_mut(last);
-            let at = message.content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
+            let at =
+                message.content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
             message.content.splice(at..at, missing);
         }
         _ => out.push(Arc::new(Message { role: Role::User, content: missing.collect() })),
@@ -148,7 +150,8 @@ pub fn is_acceptable(history: &[Arc<Message>]) -> bool {
         let mut answered: Vec<&str> = results(message).collect();
         answered.sort_unstable();
         open.sort_unstable();
-        let first = message.content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
+        let first =
+            message.content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
         if answered != open || first != answered.len() {
             return false;
         }
@@ -170,8 +173,16 @@ mod tests {
             prop_oneof![Just(""), Just(" "), Just("text")].prop_map(|text| Block::Text { text: text.into() }),
             Just(Block::Thinking { text: "hm".into(), signature: None }),
             Just(Block::Image { mime_type: "image/png".into(), data: "AAAA".into() }),
-            id.clone().prop_map(|id| Block::ToolUse { id: id.into(), name: "grep".into(), input: Map::new() }),
-            id.prop_map(|id| Block::ToolResult { tool_use_id: id.into(), content: "x".into(), is_error: false }),
+            id.clone().prop_map(|id| Block::ToolUse {
+                id: id.into(),
+                name: "grep".into(),
+                input: Map::new()
+            }),
+            id.prop_map(|id| Block::ToolResult {
+                tool_use_id: id.into(),
+                content: "x".into(),
+                is_error: false
+            }),
         ]
     }
 
@@ -223,13 +234,21 @@ mod tests {
         let history = vec![
             user(vec![text("go")]),
             Arc::new(Message { role: Role::Assistant, content: vec![call("a"), call("b")] }),
-            user(vec![Block::ToolResult { tool_use_id: "a".into(), content: "done".into(), is_error: false }]),
+            user(vec![Block::ToolResult {
+                tool_use_id: "a".into(),
+                content: "done".into(),
+                is_error: false,
+            }]),
             user(vec![text("and now?")]),
         ];
         let sent = for_request(&history);
         assert_eq!(sent.len(), 3);
-        assert!(matches!(&sent[2].content[0], Block::ToolResult { tool_use_id, content, .. } if tool_use_id == "a" && content == "done"));
-        assert!(matches!(&sent[2].content[1], Block::ToolResult { tool_use_id, is_error: true, .. } if tool_use_id == "b"));
+        assert!(
+            matches!(&sent[2].content[0], Block::ToolResult { tool_use_id, content, .. } if tool_use_id == "a" && content == "done")
+        );
+        assert!(
+            matches!(&sent[2].content[1], Block::ToolResult { tool_use_id, is_error: true, .. } if tool_use_id == "b")
+        );
         assert_eq!(sent[2].content[2], text("and now?"));
     }
 }

@@ -70,7 +70,12 @@ mod tests {
     use super::*;
 
     fn error(kind: ErrorKind, retry_after: Option<u64>) -> ModelError {
-        ModelError { kind, status: None, message: "x".into(), retry_after: retry_after.map(Duration::from_secs) }
+        ModelError {
+            kind,
+            status: None,
+            message: "x".into(),
+            retry_after: retry_after.map(Duration::from_secs),
+        }
     }
 
     #[test]
@@ -100,7 +105,10 @@ mod tests {
     #[test]
     fn a_wait_that_the_provider_asks_for_is_honoured_up_to_an_hour() {
         let mut patience = Patience::new(5);
-        assert_eq!(patience.after(&error(ErrorKind::Throttle, Some(7))), Retry::After(Duration::from_secs(7)));
+        assert_eq!(
+            patience.after(&error(ErrorKind::Throttle, Some(7))),
+            Retry::After(Duration::from_secs(7))
+        );
         assert_eq!(patience.after(&error(ErrorKind::Server, Some(86_400))), Retry::After(LONGEST_ASKED));
     }
 

@@ -110,7 +110,11 @@ pub enum Outcome {
 }
 
 /// Runs one turn to its end.
-pub async fn run<S: From<Step>>(agent: &Agent, steps: &mpsc::Sender<S>, cancel: &CancellationToken) -> Outcome {
+pub async fn run<S: From<Step>>(
+    agent: &Agent,
+    steps: &mpsc::Sender<S>,
+    cancel: &CancellationToken,
+) -> Outcome {
     match (Turn { agent, steps, cancel }).run().await {
         Ok(outcome) | Err(outcome) => outcome,
     }
@@ -196,7 +200,8 @@ impl<S: From<Step>> Turn<'_, S> {
     }
 
     async fn attempt(&self, messages: Vec<Arc<Message>>) -> Result<Result<Timed, ModelError>, Outcome> {
-        let request = Request { system: self.agent.system.clone(), messages, tools: self.agent.specs.clone() };
+        let request =
+            Request { system: self.agent.system.clone(), messages, tools: self.agent.specs.clone() };
         let began = Instant::now();
         let millis = || began.elapsed().as_millis() as u64;
         let mut ttft_ms = None;
@@ -212,7 +217,9 @@ impl<S: From<Step>> Turn<'_, S> {
                     self.tell(Step::Thinking(text)).await?;
                 }
                 Ok(Event::Activity) => {}
-                Ok(Event::Done(completion)) => return Ok(Ok(Timed { completion, ttft_ms, e2e_ms: millis() })),
+                Ok(Event::Done(completion)) => {
+                    return Ok(Ok(Timed { completion, ttft_ms, e2e_ms: millis() }));
+                }
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -259,7 +266,8 @@ impl<S: From<Step>> Turn<'_, S> {
         }
         let Some(tool) = self.agent.tools.iter().find(|tool| tool.spec().name == call.name) else {
             let names: Vec<&str> = self.agent.specs.iter().map(|spec| spec.name.as_str()).collect();
-            let text = format!("There is no tool named {:?} here. Available: {}.", call.name, names.join(", "));
+            let text =
+                format!("There is no tool named {:?} here. Available: {}.", call.name, names.join(", "));
             return self.answer(call, Output::error(text), None).await;
         };
         self.tell(Step::ToolStarted { id: call.id.clone() }).await?;
@@ -321,7 +329,9 @@ impl Next {
             .collect();
         match &completion.stop {
             StopReason::Refusal { explanation } => Self::Stop {
-                notice: Some(format!("Model declined to respond: {explanation}. A new session (/new) may help.")),
+                notice: Some(format!(
+                    "Model declined to respond: {explanation}. A new session (/new) may help."
+                )),
             },
             StopReason::MaxTokens if !calls.is_empty() => Self::Refuse(calls),
             StopReason::MaxTokens => Self::Stop { notice: Some(TRUNCATED.to_owned()) },
@@ -332,7 +342,9 @@ impl Next {
 }
 
 fn call_ids(content: &[Block]) -> impl Iterator<Item = &str> {
-    content.iter().filter_map(|block| if let Block::ToolUse { id, .. } = block { Some(id.as_str()) } else { None })
+    content
+        .iter()
+        .filter_map(|block| if let Block::ToolUse { id, .. } = block { Some(id.as_str()) } else { None })
 }
 
 /// Some providers count their calls from one in every answer: an id that the conversation has already gets a new
@@ -383,7 +395,9 @@ fn retry_notice(error: &ModelError, wait: Duration) -> Option<String> {
     let seconds = wait.as_secs_f32().ceil();
     match error.kind {
         ErrorKind::Throttle => Some(format!("Rate limited, retrying in {seconds}s...")),
-        ErrorKind::Server | ErrorKind::Network => Some(format!("{}; retrying in {seconds}s...", error.message)),
+        ErrorKind::Server | ErrorKind::Network => {
+            Some(format!("{}; retrying in {seconds}s...", error.message))
+        }
         _ => None,
     }
 }

@@ -132,8 +132,11 @@ impl Actor {
             } else {
                 (rows::NOT_RUN, repair::NOT_RUN_RESULT)
             };
-            let result =
-                Block::ToolResult { tool_use_id: call.id.clone(), content: content.to_owned(), is_error: true };
+            let result = Block::ToolResult {
+                tool_use_id: call.id.clone(),
+                content: content.to_owned(),
+                is_error: true,
+            };
             writes.extend(self.result_writes(&call.id, &call.name, shown, None, result));
             log.push(&Frame::ToolResult { tool_name: &call.name, tool_use_id: &call.id, result: shown });
         }

@@ -328,7 +328,11 @@ mod tests {
         log.push(&Frame::Complete);
         let all = text(early).await;
         for (seq, word) in ["a", "b", "c"].iter().enumerate() {
-            let frame = format!("id: {}.{}\ndata: {{\"type\":\"stream\",\"text\":\"{word}\"}}\n\n", log.run(), seq + 1);
+            let frame = format!(
+                "id: {}.{}\ndata: {{\"type\":\"stream\",\"text\":\"{word}\"}}\n\n",
+                log.run(),
+                seq + 1
+            );
             assert_eq!(all.matches(&frame).count(), 1);
         }
         assert!(all.ends_with("data: {\"type\":\"complete\"}\n\n"));
@@ -353,7 +357,11 @@ mod tests {
         }
         assert!(log.start() > 0 && !log.holds(0) && log.holds(9));
         log.push(&Frame::Complete);
-        assert_eq!(text(log.follow(0, CancellationToken::new())).await, "", "a reader whose place is gone is let go");
+        assert_eq!(
+            text(log.follow(0, CancellationToken::new())).await,
+            "",
+            "a reader whose place is gone is let go"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 //! settled when a message lands in its middle (sessions reference, section 4.4).
 
 use super::media::{MediaFilter, Piece};
-use super::rows::{ContentBlock, INTERRUPTED, NOT_RUN, ToolCall};
+use super::rows::{ContentBlock, ToolCall};
 use serde::{Deserialize, Serialize};
 
 /// What is kept on disk of a row in flight.
@@ -41,11 +41,6 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// Whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
-    }
-
     /// A model call begins.
     pub fn begin_call(&mut self, turn_id: String) {
         self.turn_id = turn_id;
@@ -80,7 +75,9 @@ impl Inflight {
 
     fn show(&mut self, text: &str) -> Vec<Piece> {
         match self.blocks.last_mut() {
-            Some(ContentBlock::Text { text: last, turn_id }) if *turn_id == self.turn_id => last.push_str(text),
+            Some(ContentBlock::Text { text: last, turn_id }) if *turn_id == self.turn_id => {
+                last.push_str(text)
+            }
             _ => {
                 self.blocks.push(ContentBlock::Text { text: text.to_owned(), turn_id: self.turn_id.clone() });
             }
@@ -92,9 +89,12 @@ impl Inflight {
     pub fn thinking(&mut self, delta: &str) -> Option<Piece> {
         let decided = self.media.finish();
         match self.blocks.last_mut() {
-            Some(ContentBlock::Thinking { text, turn_id }) if *turn_id == self.turn_id => text.push_str(delta),
+            Some(ContentBlock::Thinking { text, turn_id }) if *turn_id == self.turn_id => {
+                text.push_str(delta)
+            }
             _ => {
-                self.blocks.push(ContentBlock::Thinking { text: delta.to_owned(), turn_id: self.turn_id.clone() });
+                self.blocks
+                    .push(ContentBlock::Thinking { text: delta.to_owned(), turn_id: self.turn_id.clone() });
             }
         }
         decided
@@ -107,8 +107,13 @@ impl Inflight {
 
     /// The model asks for a tool.
     pub fn tool_call(&mut self, id: &str, name: &str, input: String) {
-        let tool_call =
-            ToolCall { name: name.to_owned(), input, tool_use_id: id.to_owned(), output: None, duration_ms: None };
+        let tool_call = ToolCall {
+            name: name.to_owned(),
+            input,
+            tool_use_id: id.to_owned(),
+            output: None,
+            duration_ms: None,
+        };
         self.blocks.push(ContentBlock::ToolCall { tool_call, turn_id: self.turn_id.clone() });
     }
 
@@ -120,7 +125,9 @@ impl Inflight {
     /// A tool has answered: the first open call of that id gets the output.
     pub fn tool_finished(&mut self, id: &str, output: &str, duration_ms: Option<u64>) {
         let call = self.blocks.iter_mut().find_map(|block| match block {
-            ContentBlock::ToolCall { tool_call, .. } if tool_call.tool_use_id == id && tool_call.output.is_none() => {
+            ContentBlock::ToolCall { tool_call, .. }
+                if tool_call.tool_use_id == id && tool_call.output.is_none() =>
+            {
                 Some(tool_call)
             }
             _ => None,
@@ -144,19 +151,6 @@ impl Inflight {
                 _ => None,
             })
             .collect()
-    }
-
-    /// Closes every open call as cut; gives them with what they show.
-    pub fn cut_open_calls(&mut self) -> Vec<(OpenCall, &'static str)> {
-        let open: Vec<_> = self
-            .open_calls()
-            .into_iter()
-            .map(|call| if call.started { (call, INTERRUPTED) } else { (call, NOT_RUN) })
-            .collect();
-        for (call, output) in &open {
-            self.tool_finished(&call.id, output, None);
-        }
-        open
     }
 
     /// The blocks as far as the reader has seen them.
@@ -203,9 +197,10 @@ impl Inflight {
         let mut rest = std::mem::take(&mut self.blocks).into_iter();
         if let Some(first) = rest.next() {
             match (settled.last_mut(), first) {
-                (Some(ContentBlock::Text { text, turn_id }), ContentBlock::Text { text: more, turn_id: same })
-                    if *turn_id == same =>
-                {
+                (
+                    Some(ContentBlock::Text { text, turn_id }),
+                    ContentBlock::Text { text: more, turn_id: same },
+                ) if *turn_id == same => {
                     text.push_str(&more);
                 }
                 (_, first) => settled.push(first),
@@ -310,16 +305,18 @@ mod tests {
     }
 
     #[test]
-    fn cut_calls_tell_whether_they_had_begun() {
+    fn open_calls_tell_whether_they_had_begun() {
         let mut row = started();
         row.tool_call("c1", "shell_exec", "{}".into());
         row.tool_call("c2", "grep", "{}".into());
         row.tool_started("c1");
-        let cut = row.cut_open_calls();
-        assert_eq!(cut.iter().map(|(call, shows)| (call.id.as_str(), *shows)).collect::<Vec<_>>(), [
-            ("c1", INTERRUPTED),
-            ("c2", NOT_RUN)
-        ]);
+        let open = row.open_calls();
+        assert_eq!(
+            open.iter().map(|call| (call.id.as_str(), call.started)).collect::<Vec<_>>(),
+            [("c1", true), ("c2", false)]
+        );
+        row.tool_finished("c1", "x", None);
+        row.tool_finished("c2", "x", None);
         assert!(row.open_calls().is_empty());
     }
 }

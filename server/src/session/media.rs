@@ -103,7 +103,10 @@ mod tests {
     #[test]
     fn media_lines_leave_the_text_with_their_newline() {
         assert_eq!(whole(&["see\nMEDIA: /ws/p.png\nafter"]), ("see\nafter".into(), vec!["/ws/p.png".into()]));
-        assert_eq!(whole(&["MEDIA:/a b.png\r\nMEDIA:/c"]), (String::new(), vec!["/a b.png".into(), "/c".into()]));
+        assert_eq!(
+            whole(&["MEDIA:/a b.png\r\nMEDIA:/c"]),
+            (String::new(), vec!["/a b.png".into(), "/c".into()])
+        );
     }
 
     #[test]

@@ -209,7 +209,8 @@ impl Actor {
         let entries = std::mem::take(&mut self.queue);
         let up_to = entries.last()?.0;
         let access = entries.iter().map(|(_, entry)| entry.access).min()?;
-        let content = entries.iter().flat_map(|(_, entry)| user_message(entry.at, &entry.text, &entry.images).content);
+        let content =
+            entries.iter().flat_map(|(_, entry)| user_message(entry.at, &entry.text, &entry.images).content);
         let message = Message { role: Role::User, content: content.collect() };
         let (_, write) = self.push_message(message);
         Some((vec![write, Write::Dequeue { up_to }], access))
@@ -220,7 +221,9 @@ impl Actor {
 pub(super) fn user_message(at: i64, text: &str, images: &[InboundImage]) -> Message {
     let mut content = vec![Block::Text { text: format!("[{}] {text}", iso(at)) }];
     content.extend(
-        images.iter().map(|image| Block::Image { mime_type: image.mime_type.clone(), data: image.data.clone() }),
+        images
+            .iter()
+            .map(|image| Block::Image { mime_type: image.mime_type.clone(), data: image.data.clone() }),
     );
     Message { role: Role::User, content }
 }

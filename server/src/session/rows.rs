@@ -3,7 +3,7 @@
 
 use super::ids::row_id;
 use crate::model::Usage;
-use crate::text::{head_chars, head_bytes};
+use crate::text::{head_bytes, head_chars};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -184,7 +184,9 @@ pub enum Standing {
 pub fn assistant(place: Place, agent: &str, blocks: &[ContentBlock], standing: Standing) -> String {
     let content: String = blocks
         .iter()
-        .filter_map(|block| if let ContentBlock::Text { text, .. } = block { Some(text.as_str()) } else { None })
+        .filter_map(
+            |block| if let ContentBlock::Text { text, .. } = block { Some(text.as_str()) } else { None },
+        )
         .collect();
     let mut row = row(place, "assistant", "assistant", &content);
     row.insert("agentName".into(), agent.into());

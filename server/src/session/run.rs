@@ -79,7 +79,8 @@ pub(super) async fn drive(start: Start, steps: mpsc::Sender<RunStep>) {
 }
 
 async fn build(start: &Start, access: AccessLevel) -> Result<Agent, String> {
-    let (agents, workspace, agent_id) = (start.agents.clone(), start.workspace.clone(), start.agent_id.clone());
+    let (agents, workspace, agent_id) =
+        (start.agents.clone(), start.workspace.clone(), start.agent_id.clone());
     tokio::task::spawn_blocking(move || agents.build(&workspace, &agent_id, access))
         .await
         .unwrap_or_else(|_| Err("the agent could not be built (internal error, see the server's log)".into()))

@@ -161,11 +161,8 @@ impl Actor {
         duration_ms: Option<u64>,
         done: oneshot::Sender<()>,
     ) {
-        let result = Block::ToolResult {
-            tool_use_id: id.to_owned(),
-            content: for_model,
-            is_error: output.is_error,
-        };
+        let result =
+            Block::ToolResult { tool_use_id: id.to_owned(), content: for_model, is_error: output.is_error };
         let writes = self.result_writes(id, name, &output.text, duration_ms, result);
         if let Err(error) = self.commit_or_keep(writes).await {
             self.fail_storage(&error);
@@ -226,7 +223,10 @@ impl Actor {
         for (seq, message) in self.history.get_or_insert_default() {
             if message.content.iter().any(|block| matches!(block, Block::Image { .. })) {
                 drop_images(Arc::make_mut(message));
-                writes.push(Write::Message { seq: *seq, message: serde_json::to_string(message).unwrap_or_default() });
+                writes.push(Write::Message {
+                    seq: *seq,
+                    message: serde_json::to_string(message).unwrap_or_default(),
+                });
             }
         }
         match self.commit_or_keep(writes).await {

@@ -9,7 +9,7 @@ use crate::access::AccessLevel;
 use crate::clock::Clock;
 use crate::store::schema::Schema;
 use crate::store::{Database, StoreError, log, sessions};
-use crate::workspace::lock::{Held, RuntimeLock};
+use crate::workspace::lock::{Lock, LockError, try_lock};
 use crate::workspace::scaffold;
 use rusqlite::Connection;
 use std::collections::HashMap;
@@ -33,8 +33,8 @@ pub struct Workspace {
 
 struct Inner {
     shared: Arc<Shared>,
-    /// Held while this process runs the workspace's sessions; else who does.
-    lock: Result<RuntimeLock, Held>,
+    /// Held while this process runs the workspace's sessions; else the text that names who does.
+    lock: Result<Lock, String>,
     actors: Mutex<HashMap<String, mpsc::Sender<Command>>>,
     tasks: TaskTracker,
 }
@@ -61,8 +61,13 @@ impl Workspace {
         let folder = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
             scaffold::make(&folder).map_err(|error| error.to_string())?;
-            let lock = RuntimeLock::take(&folder).map_err(|error| error.to_string())?;
-            let db = Database::open(&database_path(&folder), Schema::Workspace).map_err(|error| error.to_string())?;
+            let lock = match try_lock(&folder) {
+                Ok(lock) => Ok(lock),
+                Err(held @ LockError::Held { .. }) => Err(held.to_string()),
+                Err(error @ LockError::Io { .. }) => return Err(error.to_string()),
+            };
+            let db = Database::open(&database_path(&folder), Schema::Workspace)
+                .map_err(|error| error.to_string())?;
             Ok::<_, String>((lock, db))
         });
         let (lock, db) = opened
@@ -70,7 +75,7 @@ impl Workspace {
             .map_err(|error| WorkspaceError::Database(internal("opening a workspace", &error).to_string()))?
             .map_err(WorkspaceError::Database)?;
         if let Err(held) = &lock {
-            tracing::warn!(workspace = %path.display(), holder = ?held.pid, "another process runs this workspace; it is read only here");
+            tracing::warn!(workspace = %path.display(), %held, "this server only reads the workspace");
         }
         let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
         let workspace = Self { inner: Arc::new(Inner { shared, lock, actors: Mutex::default(), tasks }) };
@@ -104,7 +109,7 @@ impl Workspace {
     pub(super) fn owner(&self) -> Result<(), SessionError> {
         match &self.inner.lock {
             Ok(_) => Ok(()),
-            Err(held) => Err(SessionError::NotOwner(held.to_string())),
+            Err(held) => Err(SessionError::NotOwner(held.clone())),
         }
     }
 
@@ -159,7 +164,12 @@ impl Workspace {
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.inner.shared.db.read(work).await.map_err(|error: StoreError| internal("reading a workspace", &error))
+        self.inner
+            .shared
+            .db
+            .read(work)
+            .await
+            .map_err(|error: StoreError| internal("reading a workspace", &error))
     }
 
     /// Whether the session has a row.
@@ -194,7 +204,12 @@ impl Workspace {
 
     /// The rows of a log up to `top`, in short chunks: a slow reader holds no transaction. The flag tells whether
     /// older rows were left out by a `limit`.
-    pub async fn history(&self, id: &SessionId, query: HistoryQuery, top: i64) -> Result<(Rows, bool), SessionError> {
+    pub async fn history(
+        &self,
+        id: &SessionId,
+        query: HistoryQuery,
+        top: i64,
+    ) -> Result<(Rows, bool), SessionError> {
         let key = id.to_string();
         let HistoryQuery { since, limit, before } = query;
         let (start, more) = self

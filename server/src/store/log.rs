@@ -45,10 +45,12 @@ pub fn page_start(
     limit: u32,
 ) -> rusqlite::Result<(i64, bool)> {
     let end = before.map_or(top, |before| top.min(before - 1));
-    let mut statement =
-        conn.prepare_cached("SELECT seq FROM log WHERE session_id = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT ?3")?;
-    let seqs: Vec<i64> =
-        statement.query_map(params![id, end, limit + 1], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut statement = conn.prepare_cached(
+        "SELECT seq FROM log WHERE session_id = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT ?3",
+    )?;
+    let seqs: Vec<i64> = statement
+        .query_map(params![id, end, limit + 1], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
     if seqs.len() > limit as usize { Ok((seqs[limit as usize], true)) } else { Ok((0, false)) }
 }
 
@@ -68,5 +70,6 @@ pub fn since_start(conn: &Connection, id: &str, top: i64, since: i64) -> rusqlit
 
 /// The last place of the log; 0 when it is empty.
 pub fn top(conn: &Connection, id: &str) -> rusqlite::Result<i64> {
-    conn.prepare_cached("SELECT COALESCE(MAX(seq), 0) FROM log WHERE session_id = ?1")?.query_row([id], |row| row.get(0))
+    conn.prepare_cached("SELECT COALESCE(MAX(seq), 0) FROM log WHERE session_id = ?1")?
+        .query_row([id], |row| row.get(0))
 }

@@ -3,9 +3,14 @@
 
 pub mod accounts;
 pub mod db;
+mod error;
 pub mod log;
+mod migrate;
+mod readers;
 pub mod runs;
 pub mod schema;
 pub mod sessions;
+mod writer;
 
-pub use db::{Database, OpenError, StoreError};
+pub use db::Database;
+pub use error::{OpenError, StoreError};

@@ -134,7 +134,8 @@ pub fn apply(conn: &Connection, id: &str, writes: &[Write]) -> rusqlite::Result<
 }
 
 fn apply_one(conn: &Connection, id: &str, write: &Write) -> rusqlite::Result<()> {
-    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| conn.prepare_cached(sql)?.execute(values).map(drop);
+    let run =
+        |sql: &str, values: &[&dyn rusqlite::ToSql]| conn.prepare_cached(sql)?.execute(values).map(drop);
     match write {
         Write::Create(row) => insert(conn, row),
         Write::Received { at, access_level, title } => run(

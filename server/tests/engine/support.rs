@@ -1,0 +1,308 @@
+//! An engine on a temp folder with a model and a tool that do what the test says.
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
+use halo_server::access::AccessLevel;
+use halo_server::agent::Agent;
+use halo_server::clock::SystemClock;
+use halo_server::model::{
+    Block, Completion, Event, Message, Model, ModelError, Request, StopReason, ToolSpec, Usage,
+};
+use halo_server::session::ids::SessionId;
+use halo_server::session::{AgentSource, Engine, Feed, From, HistoryQuery, Inbound, Parts, Sent, Workspace};
+use halo_server::store::Database;
+use halo_server::store::schema::Schema;
+use halo_server::tool::{Context, Limits, Output, Tool};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// What the model says: text pieces, a wait for the test's permit, calls.
+#[derive(Clone, Debug)]
+pub enum Say {
+    Text(String),
+    /// Waits until the test adds a permit to `World::gate`.
+    Gate,
+    Call(&'static str, Value),
+    /// The call fails.
+    Fail(ModelError),
+}
+
+pub fn text(text: &str) -> Say {
+    Say::Text(text.into())
+}
+
+/// Everything a test holds.
+pub struct World {
+    pub folder: tempfile::TempDir,
+    pub engine: Engine,
+    pub workspace: Workspace,
+    pub script: Arc<Script>,
+}
+
+/// The scripted side.
+pub struct Script {
+    answers: Mutex<Vec<Vec<Say>>>,
+    pub requests: Mutex<Vec<Vec<Arc<Message>>>>,
+    pub gate: Semaphore,
+    /// Told whenever the tool begins.
+    pub tool_began: Notify,
+    /// Whether the tool waits for its cancel token (or, stubbornly, for ever).
+    pub tool: Mutex<ToolMode>,
+    pub look: Mutex<Option<Box<dyn Fn() + Send>>>,
+}
+
+#[derive(Clone, Copy)]
+pub enum ToolMode {
+    Answers,
+    UntilCancelled,
+    Stubborn,
+}
+
+struct Scripted(Arc<Script>);
+
+impl Model for Scripted {
+    fn call(&self, request: Request) -> BoxStream<'static, Result<Event, ModelError>> {
+        let script = self.0.clone();
+        script.requests.lock().unwrap().push(request.messages);
+        let answer = {
+            let mut answers = script.answers.lock().unwrap();
+            if answers.is_empty() { vec![text("ok")] } else { answers.remove(0) }
+        };
+        async_stream::stream! {
+            let mut content = Vec::new();
+            let mut whole = String::new();
+            let mut stop = StopReason::EndTurn;
+            for (n, say) in answer.into_iter().enumerate() {
+                match say {
+                    Say::Text(text) => {
+                        whole.push_str(&text);
+                        yield Ok(Event::Text(text));
+                    }
+                    Say::Gate => script.gate.acquire().await.unwrap().forget(),
+                    Say::Call(name, input) => {
+                        stop = StopReason::ToolUse;
+                        let Value::Object(input) = input else { panic!("arguments are an object") };
+                        content.push(Block::ToolUse { id: format!("call_{n}"), name: name.into(), input });
+                    }
+                    Say::Fail(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                }
+            }
+            if !whole.is_empty() {
+                content.insert(0, Block::Text { text: whole });
+            }
+            let usage = Usage { input: 100, output: 10, ..Usage::default() };
+            yield Ok(Event::Done(Completion { content, malformed: vec![], stop, usage }));
+        }
+        .boxed()
+    }
+
+    fn id(&self) -> &str {
+        "scripted"
+    }
+
+    fn takes_images(&self) -> bool {
+        true
+    }
+}
+
+struct Probe(Arc<Script>);
+
+impl Tool for Probe {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec { name: "probe".into(), description: "looks".into(), parameters: json!({"type": "object"}) }
+    }
+
+    fn run<'a>(
+        &'a self,
+        _: Map<String, Value>,
+        context: &'a Context,
+    ) -> futures_util::future::BoxFuture<'a, Output> {
+        async move {
+            if let Some(look) = &*self.0.look.lock().unwrap() {
+                look();
+            }
+            self.0.tool_began.notify_one();
+            let mode = *self.0.tool.lock().unwrap();
+            match mode {
+                ToolMode::Answers => {}
+                ToolMode::UntilCancelled => context.cancel.cancelled().await,
+                ToolMode::Stubborn => std::future::pending().await,
+            }
+            Output::ok("seen")
+        }
+        .boxed()
+    }
+}
+
+struct Source(Arc<Script>);
+
+impl AgentSource for Source {
+    fn choose(&self, _: &Path, wanted: Option<&str>) -> Option<(String, String)> {
+        let id = wanted.unwrap_or("default");
+        (id == "default").then(|| (id.to_owned(), "Default".to_owned()))
+    }
+
+    fn build(&self, workspace: &Path, _: &str, access: AccessLevel) -> Result<Agent, String> {
+        let probe: Arc<dyn Tool> = Arc::new(Probe(self.0.clone()));
+        Ok(Agent {
+            name: "Default".into(),
+            model: Arc::new(Scripted(self.0.clone())),
+            system: "be brief".into(),
+            specs: Arc::new([probe.spec()]),
+            tools: vec![probe],
+            context: Context {
+                workspace: workspace.to_owned(),
+                user_home: "/nonexistent".into(),
+                halo_home: "/nonexistent".into(),
+                access,
+                hidden_dirs: Arc::new([]),
+                hidden_files: Arc::new([]),
+                writable_dirs: Arc::new([]),
+                limits: Limits::default(),
+                cancel: CancellationToken::new(),
+            },
+            max_tries: 5,
+            render_chars: 8000,
+            display_bytes: 65_536,
+        })
+    }
+}
+
+impl Script {
+    pub fn new(answers: Vec<Vec<Say>>) -> Arc<Self> {
+        Arc::new(Self {
+            answers: Mutex::new(answers),
+            requests: Mutex::default(),
+            gate: Semaphore::new(0),
+            tool_began: Notify::new(),
+            tool: Mutex::new(ToolMode::Answers),
+            look: Mutex::new(None),
+        })
+    }
+}
+
+impl World {
+    pub async fn new(answers: Vec<Vec<Say>>) -> Self {
+        Self::at(tempfile::tempdir().unwrap(), Script::new(answers)).await
+    }
+
+    /// A server's life on a folder that may have been used before.
+    pub async fn at(folder: tempfile::TempDir, script: Arc<Script>) -> Self {
+        let root = folder.path().join("ws");
+        std::fs::create_dir_all(&root).unwrap();
+        let runs = Database::open(&folder.path().join("runs.db"), Schema::Runs).unwrap();
+        let engine = Engine::new(Parts {
+            runs,
+            agents: Arc::new(Source(script.clone())),
+            clock: Arc::new(SystemClock),
+        });
+        let workspace = engine.workspace(&root).await.unwrap();
+        Self { folder, engine, workspace, script }
+    }
+
+    /// The same workspace in another server.
+    pub async fn second(&self, runs: Database) -> Workspace {
+        let agents = Arc::new(Source(self.script.clone()));
+        let engine = Engine::new(Parts { runs, agents, clock: Arc::new(SystemClock) });
+        engine.workspace(self.workspace.path()).await.unwrap()
+    }
+
+    /// Ends the server in order; gives what the next life needs.
+    pub async fn end(self) -> tempfile::TempDir {
+        self.engine.shutdown().await;
+        self.folder
+    }
+
+    pub async fn send(&self, id: &SessionId, message: &str) -> Sent {
+        let inbound =
+            Inbound { text: message.into(), images: vec![], access: AccessLevel::Full, agent_id: None };
+        self.workspace.session(id).send(inbound).await.unwrap()
+    }
+
+    pub async fn start(&self, id: &SessionId, message: &str) -> Feed {
+        match self.send(id, message).await {
+            Sent::Started(feed) => feed,
+            Sent::Queued(_) => panic!("the session was busy"),
+        }
+    }
+
+    pub async fn follow(&self, id: &SessionId, from: From) -> Vec<Frame> {
+        match self.workspace.session(id).subscribe(from).await.unwrap() {
+            Some(feed) => frames(feed).await,
+            None => vec![],
+        }
+    }
+
+    pub async fn rows(&self, id: &SessionId) -> Vec<Value> {
+        let look = self.workspace.session(id).snapshot().await.unwrap().unwrap();
+        let (mut rows, _) = self.workspace.history(id, HistoryQuery::default(), look.top).await.unwrap();
+        let mut all = vec![];
+        while let Some(chunk) = rows.next().await {
+            all.extend(chunk.unwrap().iter().map(|row| serde_json::from_str::<Value>(row).unwrap()));
+        }
+        all.extend(look.streaming.map(|row| serde_json::from_str::<Value>(&row).unwrap()));
+        all
+    }
+}
+
+/// A frame as a client reads it.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub id: Option<String>,
+    pub json: Value,
+}
+
+impl Frame {
+    pub fn kind(&self) -> &str {
+        self.json["type"].as_str().unwrap()
+    }
+}
+
+pub fn parse(bytes: &[u8]) -> Vec<Frame> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    text.split("\n\n")
+        .filter(|event| !event.is_empty() && !event.starts_with(':'))
+        .map(|event| {
+            let field =
+                |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+            Frame { id: field("id: "), json: serde_json::from_str(&field("data: ").unwrap()).unwrap() }
+        })
+        .collect()
+}
+
+/// All frames to the terminal one.
+pub async fn frames(feed: Feed) -> Vec<Frame> {
+    let all = tokio::time::timeout(Duration::from_secs(10), feed.0.collect::<Vec<Bytes>>()).await.unwrap();
+    parse(&all.concat())
+}
+
+/// `user stream … complete`, neighbouring text joined.
+pub fn outline(frames: &[Frame]) -> String {
+    let mut kinds: Vec<&str> = frames.iter().map(Frame::kind).collect();
+    kinds.dedup();
+    kinds.join(" ")
+}
+
+pub fn streamed(frames: &[Frame]) -> String {
+    frames
+        .iter()
+        .filter(|frame| frame.kind() == "stream")
+        .filter_map(|frame| frame.json["text"].as_str())
+        .collect()
+}
+
+pub fn kinds(rows: &[Value]) -> String {
+    rows.iter().filter_map(|row| row["type"].as_str()).collect::<Vec<_>>().join(" ")
+}
+
+pub fn id(text: &str) -> SessionId {
+    text.parse().unwrap()
+}
