@@ -1,1 +1,135 @@
+//! HTTP: the surfaces over the session floor. A handler extracts, calls one function of the floor below and maps
+//! the answer; what a request may do is decided in [`auth`] and [`web`] before the engine hears of it.
+//!
+//! This module promises the common frame around every answer: JSON errors, CORS, compression, `nosniff`, and a
+//! log line that never holds a query string, because tokens travel in it.
 
+pub mod auth;
+pub mod cors;
+pub mod error;
+pub mod health;
+pub mod serve;
+pub mod sse;
+pub mod web;
+
+#[cfg(test)]
+mod testing;
+
+use crate::clock::Clock;
+use crate::session::Engine;
+use crate::store::Database;
+use auth::token::Gate;
+use axum::Router;
+use axum::extract::{FromRef, Request};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use error::ApiError;
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Instant;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+use tower_http::{CompressionLevel, compression};
+
+/// Bodies below this many bytes are sent as they are.
+const COMPRESS_FROM: u64 = 1024;
+
+/// The level for gzip and brotli alike: brotli's own default takes seconds for a long history.
+const COMPRESSION_LEVEL: CompressionLevel = CompressionLevel::Precise(4);
+
+/// What this floor needs of the settings.
+#[derive(Clone, Debug, Default)]
+pub struct HttpSettings {
+    /// `general.server.trust_proxy`: believe the last entry of `X-Forwarded-For`.
+    pub trust_proxy: bool,
+    /// `server.cors_origins`: exact origins; empty means any, without credentials.
+    pub cors_origins: Arc<[String]>,
+}
+
+/// Gives the settings in force; asked at every request, so that a change needs no restart.
+pub type SettingsSource = Arc<dyn Fn() -> HttpSettings + Send + Sync>;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct AppState {
+    engine: Engine,
+    gate: Arc<Gate>,
+    settings: SettingsSource,
+    clock: Arc<dyn Clock>,
+    started_at_ms: i64,
+}
+
+impl AppState {
+    /// The state of a server that starts now. `accounts` is the database of the channel accounts.
+    pub fn new(engine: Engine, accounts: Database, settings: SettingsSource, clock: Arc<dyn Clock>) -> Self {
+        let gate = Arc::new(Gate::new(accounts, settings.clone(), clock.clone()));
+        let started_at_ms = clock.now_ms();
+        Self { engine, gate, settings, clock, started_at_ms }
+    }
+}
+
+impl FromRef<AppState> for Arc<Gate> {
+    fn from_ref(state: &AppState) -> Self {
+        state.gate.clone()
+    }
+}
+
+/// Every route of the server, with the common frame around it.
+pub fn router(state: AppState) -> Router {
+    let settings = state.settings.clone();
+    Router::new()
+        .route("/api/health", get(health::health))
+        .merge(web::routes())
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .with_state(state)
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(compression())
+        .layer(cors::layer(settings))
+        .layer(middleware::from_fn(frame))
+}
+
+/// Below `/api` an unknown path does not even tell that it is unknown.
+async fn unknown_path(uri: Uri) -> ApiError {
+    let path = uri.path();
+    if path == "/api" || path.starts_with("/api/") { ApiError::Unauthorized } else { ApiError::NotFound }
+}
+
+fn compression() -> CompressionLayer<impl compression::Predicate> {
+    let predicate = SizeAbove::new(COMPRESS_FROM)
+        .and(NotForContentType::SSE)
+        .and(NotForContentType::IMAGES)
+        .and(NotForContentType::const_new("application/octet-stream"));
+    CompressionLayer::new().quality(COMPRESSION_LEVEL).compress_when(predicate)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the layer hands it over")]
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no text");
+    ApiError::internal(format_args!("a handler panicked: {text}")).into_response()
+}
+
+/// The outermost layer: `nosniff`, the status of a preflight, one log line.
+async fn frame(request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let mut response = next.run(request).await;
+    if method == Method::OPTIONS {
+        // The CORS layer answers every OPTIONS, with 200.
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    tracing::debug!(%method, path, status = response.status().as_u16(), after = ?started.elapsed(), "answered");
+    response
+}
+
+#[cfg(test)]
+mod tests;

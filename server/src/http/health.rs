@@ -1,0 +1,37 @@
+//! `GET /api/health`: open to everyone, touches nothing but the clock.
+
+use super::AppState;
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+/// The answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    status: &'static str,
+    /// Milliseconds since the Unix epoch.
+    timestamp: i64,
+    /// Seconds since the server started.
+    uptime: f64,
+    engine: &'static str,
+    version: &'static str,
+    /// Of the build, where it was told.
+    git_sha: Option<&'static str>,
+    /// The kind of sandbox that shell commands run in; none so far.
+    sandbox: Option<&'static str>,
+}
+
+/// Says that the server answers, and what it is.
+pub async fn health(State(state): State<AppState>) -> Json<Health> {
+    let now = state.clock.now_ms();
+    Json(Health {
+        status: "ok",
+        timestamp: now,
+        uptime: now.saturating_sub(state.started_at_ms).max(0) as f64 / 1000.0,
+        engine: "rust",
+        version: env!("CARGO_PKG_VERSION"),
+        git_sha: option_env!("HALO_GIT_SHA"),
+        sandbox: None,
+    })
+}
