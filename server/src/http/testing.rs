@@ -1,9 +1,16 @@
 //! What the tests of this floor share.
 
-use crate::session::Engine;
+use crate::access::AccessLevel;
+use crate::agent::Agent;
+use crate::clock::SystemClock;
+use crate::session::{AgentSource, Engine, Parts};
+use crate::store::Database;
+use crate::store::schema::Schema;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
 
 /// The whole body as text.
 pub async fn text_of(response: Response) -> String {
@@ -19,7 +26,21 @@ pub fn frames(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// An engine that no test of this floor gets as far as asking.
+struct NoAgents;
+
+impl AgentSource for NoAgents {
+    fn choose(&self, _: &Path, _: Option<&str>) -> Option<(String, String)> {
+        None
+    }
+
+    fn build(&self, _: &Path, _: &str, _: AccessLevel) -> Result<Agent, String> {
+        Err("no agent here".into())
+    }
+}
+
+/// An engine without agents: no test of this floor starts a run.
 pub fn engine() -> Engine {
-    Engine
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Database::open(&folder.path().join("runs.db"), Schema::Runs).unwrap();
+    Engine::new(Parts { runs, agents: Arc::new(NoAgents), clock: Arc::new(SystemClock) })
 }

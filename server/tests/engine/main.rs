@@ -2,9 +2,10 @@
 
 mod support;
 
+use futures_util::StreamExt;
 use halo_server::model::{Block, ErrorKind, ModelError, Role};
-use halo_server::session::ids::EventId;
-use halo_server::session::{From, Sent};
+use halo_server::session::ids::{EventId, row_seq};
+use halo_server::session::{From, HistoryQuery, Sent};
 use halo_server::store::Database;
 use halo_server::store::schema::Schema;
 use halo_server::store::sessions::{self, Write};
@@ -174,7 +175,7 @@ async fn an_unknown_place_gets_a_resync_and_the_run_from_its_start() {
     let unknown: EventId = "feedbeef.3".parse().unwrap();
     for from in [From::After(Some(unknown.clone())), From::After(None), From::Replay] {
         let mut follow = world.workspace.session(&id("s")).subscribe(from).await.unwrap().unwrap();
-        use futures_util::StreamExt;
+
         let first = parse(&follow.0.next().await.unwrap());
         assert_eq!(first[0].json, json!({"type": "resync"}));
         let next = parse(&follow.0.next().await.unwrap());
@@ -374,4 +375,34 @@ async fn wait_for_text(world: &World, start: &str) {
         }
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_page_of_history_has_the_newest_rows_and_tells_whether_older_ones_exist() {
+    let world = World::new(vec![]).await;
+    for n in 0..3 {
+        frames(world.start(&id("s"), &format!("m{n}")).await).await;
+    }
+    let top = world.workspace.session(&id("s")).snapshot().await.unwrap().unwrap().top;
+    let page = |limit, before| {
+        let world = &world;
+        async move {
+            let query = HistoryQuery { since: None, limit, before };
+            let (rows, more) = world.workspace.history(&id("s"), query, top).await.unwrap();
+            let rows: Vec<_> = rows.map(Result::unwrap).collect::<Vec<_>>().await.concat();
+            (
+                rows.iter()
+                    .map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap()["id"].clone())
+                    .collect::<Vec<_>>(),
+                more,
+            )
+        }
+    };
+    let all = page(None, None).await.0;
+    assert_eq!(all.len(), 10);
+    assert_eq!(page(Some(4), None).await, (all[6..].to_vec(), true));
+    let before = row_seq(all[6].as_str().unwrap());
+    assert_eq!(page(Some(4), before).await, (all[2..6].to_vec(), true));
+    assert_eq!(page(Some(7), before).await, (all[..6].to_vec(), false));
+    assert_eq!(page(None, Some(1)).await, (vec![], false));
 }

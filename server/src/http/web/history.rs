@@ -15,7 +15,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt, stream};
-use serde::Deserialize;
 use serde_json::json;
 
 /// The most rows of one page.
@@ -38,15 +37,9 @@ pub async fn history(
     let Some(id) = session_or_latest(&workspace, &caller, target.session).await? else { return missing() };
     let Some(look) = workspace.session(&id).snapshot().await? else { return missing() };
     let (top, paged) = (look.top, wanted.limit.is_some() || wanted.before.is_some());
-    let rows = workspace.history(&id, wanted, top);
+    let (rows, has_more) = workspace.history(&id, wanted, top).await?;
     let look = if wanted.before.is_some() { Snapshot { streaming: None, ..look } } else { look };
-    let before_the_page = {
-        let id = id.clone();
-        move |first| {
-            workspace.history(&id, HistoryQuery { limit: Some(1), before: Some(first), ..wanted }, top)
-        }
-    };
-    answer(document(&id, look, rows, paged.then_some(before_the_page))).await
+    answer(document(&id, look, rows, paged.then_some(has_more))).await
 }
 
 /// What the query asks for.
@@ -64,27 +57,19 @@ fn no_session() -> Response {
     Json(json!({ "messages": [], "sessionId": null, "running": false })).into_response()
 }
 
-/// The pieces of the document. `before_the_page` reads the rows before a given one: a page tells whether there
-/// are any.
-fn document<F>(
+/// The pieces of the document; `has_more` stands in a page.
+fn document(
     id: &SessionId,
     look: Snapshot,
     mut rows: Rows,
-    before_the_page: Option<F>,
-) -> impl Stream<Item = Result<Bytes, SessionError>> + Send + use<F>
-where
-    F: FnOnce(i64) -> Rows + Send + 'static,
-{
+    has_more: Option<bool>,
+) -> impl Stream<Item = Result<Bytes, SessionError>> + Send + use<> {
     let head = format!("{{\"sessionId\":{},\"messages\":[", json!(id.as_str()));
     async_stream::try_stream! {
         let mut piece = head;
-        let mut first_seq = None;
         let mut separator = "";
         while let Some(chunk) = rows.next().await {
             for row in chunk? {
-                if separator.is_empty() {
-                    first_seq = seq_of(&row);
-                }
                 piece.push_str(separator);
                 piece.push_str(&row);
                 separator = ",";
@@ -103,27 +88,12 @@ where
             piece.push_str(&at.to_string());
             piece.push('"');
         }
-        if let Some(read) = before_the_page {
-            let mut has_more = false;
-            if let Some(first) = first_seq {
-                let mut rows = read(first);
-                while let Some(chunk) = rows.next().await {
-                    has_more |= !chunk?.is_empty();
-                }
-            }
-            piece.push_str(if has_more { ",\"hasMore\":true" } else { ",\"hasMore\":false" });
+        if let Some(more) = has_more {
+            piece.push_str(if more { ",\"hasMore\":true" } else { ",\"hasMore\":false" });
         }
         piece.push('}');
         yield Bytes::from(piece);
     }
-}
-
-fn seq_of(row: &str) -> Option<i64> {
-    #[derive(Deserialize)]
-    struct Id {
-        id: String,
-    }
-    serde_json::from_str::<Id>(row).ok().and_then(|row| row_seq(&row.id))
 }
 
 async fn answer(
@@ -152,9 +122,6 @@ mod tests {
     use futures_util::FutureExt;
     use rstest::rstest;
     use serde_json::Value;
-    use std::sync::{Arc, Mutex};
-
-    type NoPage = fn(i64) -> Rows;
 
     fn id() -> SessionId {
         "web_a_1".parse().unwrap()
@@ -183,7 +150,7 @@ mod tests {
     #[tokio::test]
     async fn an_idle_session_is_its_rows_in_order() {
         let chunks = rows(vec![Ok(vec![row(1, "a"), row(2, "b")]), Ok(vec![]), Ok(vec![row(3, "c")])]);
-        let history = json_of(document(&id(), idle(), chunks, None::<NoPage>)).await;
+        let history = json_of(document(&id(), idle(), chunks, None)).await;
         let contents: Vec<_> =
             history["messages"].as_array().unwrap().iter().map(|m| &m["content"]).collect();
         assert_eq!(contents, ["a", "b", "c"]);
@@ -197,7 +164,7 @@ mod tests {
     #[case(vec![Ok(vec![])])]
     #[tokio::test]
     async fn an_empty_log_is_an_empty_list(#[case] chunks: Vec<Result<Vec<String>, SessionError>>) {
-        let history = json_of(document(&id(), idle(), rows(chunks), None::<NoPage>)).await;
+        let history = json_of(document(&id(), idle(), rows(chunks), None)).await;
         assert_eq!(history, json!({ "sessionId": "web_a_1", "messages": [], "running": false }));
     }
 
@@ -214,41 +181,26 @@ mod tests {
             streaming: Some(r#"{"content":"so far","streaming":true}"#.into()),
             top: 9,
         };
-        let history = json_of(document(&id(), look, rows(chunks), None::<NoPage>)).await;
+        let history = json_of(document(&id(), look, rows(chunks), None)).await;
         let last = history["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(*last, json!({ "content": "so far", "streaming": true }));
         assert_eq!(history["running"], true);
         assert_eq!(history["eventId"], "r.4");
     }
 
-    #[rstest]
-    #[case(vec![row(4, "older")], true)]
-    #[case(vec![], false)]
     #[tokio::test]
-    async fn a_page_tells_whether_rows_come_before_it(#[case] older: Vec<String>, #[case] has_more: bool) {
-        let asked = Arc::new(Mutex::new(None));
-        let note = asked.clone();
-        let page = rows(vec![Ok(vec![row(5, "a"), row(6, "b")])]);
-        let read = move |first| {
-            *note.lock().unwrap() = Some(first);
-            rows(vec![Ok(older)])
-        };
-        let history = json_of(document(&id(), idle(), page, Some(read))).await;
-        assert_eq!(history["hasMore"], has_more);
-        assert_eq!(*asked.lock().unwrap(), Some(5));
-    }
-
-    #[tokio::test]
-    async fn a_page_without_rows_has_nothing_before_it() {
-        let read = |_| -> Rows { panic!("there is no first row to ask before") };
-        let history = json_of(document(&id(), idle(), rows(vec![]), Some(read))).await;
-        assert_eq!(history["hasMore"], false);
+    async fn only_a_page_tells_whether_rows_come_before_it() {
+        for (has_more, shown) in [(Some(true), json!(true)), (Some(false), json!(false)), (None, json!(null))]
+        {
+            let page = rows(vec![Ok(vec![row(5, "a")])]);
+            assert_eq!(json_of(document(&id(), idle(), page, has_more)).await["hasMore"], shown);
+        }
     }
 
     #[tokio::test]
     async fn a_failure_at_the_start_has_its_status() {
         let chunks = rows(vec![Ok(vec![row(1, "a")]), Err(failure())]);
-        let refused = answer(document(&id(), idle(), chunks, None::<NoPage>)).await.unwrap_err();
+        let refused = answer(document(&id(), idle(), chunks, None)).await.unwrap_err();
         assert_eq!(refused, ApiError::Internal { id: "abc".into() });
     }
 
@@ -256,7 +208,7 @@ mod tests {
     async fn a_failure_half_way_breaks_the_answer_off() {
         let long = "x".repeat(WHOLE_UP_TO);
         let chunks = rows(vec![Ok(vec![row(1, &long)]), Ok(vec![row(2, &long)]), Err(failure())]);
-        let response = answer(document(&id(), idle(), chunks, None::<NoPage>)).await.unwrap();
+        let response = answer(document(&id(), idle(), chunks, None)).await.unwrap();
         let mut pieces = response.into_body().into_data_stream();
         assert!(pieces.next().await.unwrap().is_ok());
         assert!(pieces.next().await.unwrap().is_ok());
@@ -267,8 +219,7 @@ mod tests {
     fn a_long_log_is_sent_before_it_is_read_to_the_end() {
         let long = "x".repeat(WHOLE_UP_TO);
         let chunks = stream::iter([Ok(vec![row(1, &long)])]).chain(stream::pending()).boxed();
-        let response =
-            answer(document(&id(), idle(), chunks, None::<NoPage>)).now_or_never().unwrap().unwrap();
+        let response = answer(document(&id(), idle(), chunks, None)).now_or_never().unwrap().unwrap();
         let mut pieces = response.into_body().into_data_stream();
         assert!(pieces.next().now_or_never().unwrap().unwrap().unwrap().len() > WHOLE_UP_TO);
         assert!(pieces.next().now_or_never().is_none());

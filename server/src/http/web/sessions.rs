@@ -37,7 +37,7 @@ pub async fn mint(
     let id = to_the_end(async move {
         let workspace = state.engine.workspace(&folder).await?;
         let id = SessionId::new_web(&caller.account_id, state.clock.now_ms());
-        workspace.create(id.clone(), named.agent_id, caller.level.session_level(), None).await?;
+        workspace.create(&id, named.agent_id, caller.level.session_level(), None).await?;
         Ok(id)
     })
     .await?;
