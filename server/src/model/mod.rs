@@ -2,6 +2,18 @@
 //! call and folds the answer back; it knows nothing of sessions, tools or retries (those are the agent floor's).
 //! Only the folder of a provider knows that provider's JSON.
 
+mod anthropic;
+mod calls;
+pub mod demo;
+mod error;
+mod openai;
+pub mod provider;
+pub mod registry;
+mod sse;
+#[cfg(test)]
+mod tests;
+mod transport;
+
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -208,4 +220,11 @@ pub trait Model: Send + Sync {
     fn thinking_effort(&self) -> Option<&str> {
         None
     }
+}
+
+/// Whether the call brings results of tools, after which a model may well have nothing to add.
+fn ends_with_results(request: &Request) -> bool {
+    let results =
+        |message: &Arc<Message>| message.content.iter().any(|b| matches!(b, Block::ToolResult { .. }));
+    request.messages.last().is_some_and(results)
 }
