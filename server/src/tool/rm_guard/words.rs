@@ -89,7 +89,7 @@ impl Reader {
                     return Some(Token::Close);
                 }
                 '<' if self.peek(1) == Some('<') && self.peek(2) != Some('<') => {
-                    self.start_heredoc(home, dir)
+                    self.start_heredoc(home, dir);
                 }
                 '<' | '>' => {
                     if self.peek(1) == Some('(') {
@@ -169,7 +169,7 @@ impl Reader {
                         Some('\n') | None => {}
                         // Inside quotes a backslash means something before few characters only.
                         Some(next) if quoted && !matches!(next, '"' | '\\' | '$' | '`') => {
-                            text.extend(['\\', next])
+                            text.extend(['\\', next]);
                         }
                         Some(next) => text.push(next),
                     }
