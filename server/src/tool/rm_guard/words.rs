@@ -71,12 +71,8 @@ impl Reader {
                 '\\' if self.peek(1) == Some('\n') => self.at += 2,
                 space if space.is_whitespace() => self.at += 1,
                 '#' => self.skip_while(|character| character != '\n'),
-                ';' | '|' => {
-                    self.at += 1;
-                    return Some(Token::End);
-                }
                 '&' if self.peek(1) == Some('>') => self.at += 1,
-                '&' => {
+                ';' | '|' | '&' => {
                     self.at += 1;
                     return Some(Token::End);
                 }
