@@ -1,1 +1,4 @@
+//! The folder that sessions work in, and what halo keeps in it.
 
+pub mod lock;
+pub mod scaffold;
