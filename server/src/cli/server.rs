@@ -8,6 +8,8 @@ use crate::config::lock::ServerLock;
 use crate::config::logging::{self, RotatingFile};
 use crate::config::problem::os_reason;
 use crate::config::{Effective, Home, Live, Overrides, Severity};
+use crate::store::Database;
+use crate::store::schema::Schema;
 use anyhow::Context;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -102,13 +104,13 @@ async fn serve(
     if let Err(error) = lock.announce(&url) {
         tracing::warn!("{}: {}", home.server_lock().display(), os_reason(&error));
     }
-    // What is wrong with a database shows before anything is promised; making a new one takes longer than
-    // a first start may take to listen.
-    let existing = if home.channels_db().exists() { Some(token::open(&home)?) } else { None };
+    // What is wrong with a database shows before anything is promised; making new ones takes longer than a first
+    // start may take to listen.
+    let existing = if home.channels_db().exists() { Some(Databases::open(&home)?) } else { None };
     terminal::say(&format!("listening on {url}"))?;
-    let channels = match existing {
-        Some(channels) => channels,
-        None => token::open(&home)?,
+    let Databases { channels, runs } = match existing {
+        Some(databases) => databases,
+        None => Databases::open(&home)?,
     };
     tracing::info!("listening on {url}");
     let shutdown = CancellationToken::new();
@@ -125,9 +127,21 @@ async fn serve(
             result
         })
     };
-    let startup = Startup { home, lock, live, listener, channels, workspace };
+    let startup = Startup { home, lock, live, listener, channels, runs };
     app::serve(startup, shutdown).await?;
     finishing.await.context("the first start was interrupted")?
+}
+
+/// The databases of the home.
+struct Databases {
+    channels: Database,
+    runs: Database,
+}
+
+impl Databases {
+    fn open(home: &Home) -> anyhow::Result<Self> {
+        Ok(Self { channels: token::open(home)?, runs: Database::open(&home.runs_db(), Schema::Runs)? })
+    }
 }
 
 /// Listens where the configuration says. An address that others can reach needs a password.
