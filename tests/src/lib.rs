@@ -1,1 +1,3 @@
+//! What the whole-stack tests share.
 
+pub mod model_server;
