@@ -1,9 +1,13 @@
 //! Agents: who they are on disk ([`profile`]), what they are told ([`prompt`]), and how they work through a turn
 //! ([`turn`]). Knows models and tools; knows nothing of sessions, logs or clients.
 
+mod files;
+pub mod profile;
+pub mod prompt;
 pub mod repair;
 pub mod retry;
 pub mod turn;
+mod yaml;
 
 use crate::model::{Model, ToolSpec};
 use crate::tool::{Context, Tool};

@@ -2,8 +2,29 @@
 //! text; it knows nothing of sessions or models. Stop drops nothing silently: a tool watches
 //! [`Context::cancel`] and kills what it started.
 
+pub mod registry;
+
+mod args;
+mod blocking;
+mod file_edit;
+mod file_list;
+mod file_read;
+mod file_write;
+mod glob;
+mod grep;
+mod processes;
+mod rm_guard;
+mod shell_exec;
+mod shell_output;
+#[cfg(test)]
+pub(crate) mod testing;
+mod walk;
+
+pub use registry::Registry;
+
 use crate::access::AccessLevel;
 use crate::model::ToolSpec;
+use crate::workspace::paths::{Guard, Rules};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -55,6 +76,21 @@ pub struct Context {
     pub cancel: CancellationToken,
 }
 
+impl Context {
+    /// The path guard of this session. Touches the disk: for blocking threads.
+    pub fn guard(&self) -> Guard {
+        Guard::new(Rules {
+            workspace: &self.workspace,
+            user_home: &self.user_home,
+            halo_home: &self.halo_home,
+            access: self.access,
+            hidden_dirs: &self.hidden_dirs,
+            hidden_files: &self.hidden_files,
+            writable_dirs: &self.writable_dirs,
+        })
+    }
+}
+
 /// What a tool answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
@@ -73,6 +109,15 @@ impl Output {
     /// A failure: what happened, and what the model can do about it.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true }
+    }
+}
+
+impl From<Result<String, String>> for Output {
+    fn from(result: Result<String, String>) -> Self {
+        match result {
+            Ok(text) => Self::ok(text),
+            Err(text) => Self::error(text),
+        }
     }
 }
 
