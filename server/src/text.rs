@@ -24,9 +24,8 @@ pub fn cut_with_note(text: String, max: usize) -> String {
     if total <= max {
         return text;
     }
-    let mut cut = head_chars(&text, max).to_owned();
-    cut.push_str(&format!("\n[Content truncated: {total} characters in all, the first {max} are shown]"));
-    cut
+    let head = head_chars(&text, max);
+    format!("{head}\n[Content truncated: {total} characters in all, the first {max} are shown]")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::transport::Reader;
 use super::{Completion, Event, ModelError, anthropic, openai};
 use bytes::Bytes;
 use proptest::prelude::*;
+use std::fmt::Write;
 
 const CHAT: &str = concat!(
     ": comment ä\n\n",
@@ -115,7 +116,7 @@ proptest! {
         for (id, name, index, arguments) in calls {
             let call = serde_json::json!({"index": index, "id": id, "function": {"name": name, "arguments": arguments}});
             let chunk = serde_json::json!({"choices": [{"delta": {"tool_calls": [call]}}]});
-            body.push_str(&format!("data: {chunk}\n\n"));
+            writeln!(body, "data: {chunk}\n").unwrap();
         }
         body.push_str("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n");
         let (_, completion) = fold(false, &[body.as_bytes()]).unwrap();

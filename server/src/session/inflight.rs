@@ -76,7 +76,7 @@ impl Inflight {
     fn show(&mut self, text: &str) -> Vec<Piece> {
         match self.blocks.last_mut() {
             Some(ContentBlock::Text { text: last, turn_id }) if *turn_id == self.turn_id => {
-                last.push_str(text)
+                last.push_str(text);
             }
             _ => {
                 self.blocks.push(ContentBlock::Text { text: text.to_owned(), turn_id: self.turn_id.clone() });
@@ -90,7 +90,7 @@ impl Inflight {
         let decided = self.media.finish();
         match self.blocks.last_mut() {
             Some(ContentBlock::Thinking { text, turn_id }) if *turn_id == self.turn_id => {
-                text.push_str(delta)
+                text.push_str(delta);
             }
             _ => {
                 self.blocks

@@ -79,13 +79,12 @@ impl Actor {
     async fn open(&mut self, message: Inbound) -> Result<Sent, SessionError> {
         self.load_history().await.map_err(|error| self.internal(&error))?;
         let mut writes = Vec::with_capacity(6);
-        let mut row = match self.row.clone() {
-            Some(row) => row,
-            None => {
-                let row = self.new_row(message.agent_id, message.access, None).await?;
-                writes.push(Write::Create(row.clone()));
-                row
-            }
+        let mut row = if let Some(row) = self.row.clone() {
+            row
+        } else {
+            let row = self.new_row(message.agent_id, message.access, None).await?;
+            writes.push(Write::Create(row.clone()));
+            row
         };
         writes.push(self.received(&mut row, &message.text, message.access));
         // A queue that a full disk kept from its turn goes first.

@@ -190,20 +190,17 @@ impl Actor {
         run.inflight.tool_finished(id, &shown, duration_ms);
         let row = rows::tool_result(place, &run.agent_name, name, &shown, duration_ms.unwrap_or(0));
         let mut writes = vec![Self::log_write(place, row)];
-        match run.results {
-            Some(index) => {
-                if let Some((seq, message)) = self.history.get_or_insert_default().get_mut(index) {
-                    Arc::make_mut(message).content.push(result);
-                    let message = serde_json::to_string(message).unwrap_or_default();
-                    writes.push(Write::Message { seq: *seq, message });
-                }
+        if let Some(index) = run.results {
+            if let Some((seq, message)) = self.history.get_or_insert_default().get_mut(index) {
+                Arc::make_mut(message).content.push(result);
+                let message = serde_json::to_string(message).unwrap_or_default();
+                writes.push(Write::Message { seq: *seq, message });
             }
-            None => {
-                let (index, write) = self.push_message(Message { role: Role::User, content: vec![result] });
-                writes.push(write);
-                if let Some(run) = &mut self.run {
-                    run.results = Some(index);
-                }
+        } else {
+            let (index, write) = self.push_message(Message { role: Role::User, content: vec![result] });
+            writes.push(write);
+            if let Some(run) = &mut self.run {
+                run.results = Some(index);
             }
         }
         writes.extend(self.checkpoint_write());

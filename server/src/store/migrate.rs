@@ -110,12 +110,15 @@ fn look(path: &Path, runner: &Runner) -> Result<Look, OpenError> {
     let connection = open_immutable(path).map_err(failed)?;
     let id: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(failed)?;
     if id != APPLICATION_ID {
+        // A file of ours carries its id before it has a log. So a log beside a file without the id is another
+        // program's, and may hold all of its tables.
+        if id != 0 || has_content(&sidecar(path, "-wal")) {
+            return Err(OpenError::NodeProgram { path: path.to_owned() });
+        }
         let tables: i64 = connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
             .map_err(failed)?;
-        // A file of ours carries its id before it has a log. So a log beside a file without the id is another
-        // program's, and may hold all of its tables.
-        if id != 0 || tables > 0 || has_content(&sidecar(path, "-wal")) {
+        if tables > 0 {
             return Err(OpenError::NodeProgram { path: path.to_owned() });
         }
         return Ok(Look::New);
@@ -128,7 +131,7 @@ fn look(path: &Path, runner: &Runner) -> Result<Look, OpenError> {
             refuse_newer(found, path, runner)?;
             Ok(if found == latest(runner) { Look::Current } else { Look::Unsettled })
         }
-        // A checkpoint in another process may be half-way: the proper way of opening sees one state.
+        // A checkpoint may be half-way, or was cut off: the proper way of opening sees one state.
         Err(_) => Ok(Look::Unsettled),
     }
 }
@@ -145,7 +148,11 @@ fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let uri = PathBuf::from(std::ffi::OsStr::from_bytes(&uri).to_owned());
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(uri, flags)
+    let connection = Connection::open_with_flags(uri, flags)?;
+    // After a checkpoint that was cut off the header may name more pages than the file has; the log has them.
+    // This lets SQLite read the header all the same; nothing can be written through this connection.
+    connection.execute_batch("PRAGMA writable_schema = ON")?;
+    Ok(connection)
 }
 
 /// Makes a database of ours out of nothing. The id goes in before there is a log, see [`look`]; when this is cut
@@ -391,6 +398,27 @@ mod tests {
         prepare(&file, &runner(2)).unwrap();
         assert_eq!(look(&file, &runner(2)).unwrap(), Look::Current);
         assert!(!sidecar(&file, ".bak-v0").exists());
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_cut_off_is_no_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, live) = (folder.path().join("x.db"), folder.path().join("live.db"));
+        prepare(&live, &runner(1)).unwrap();
+        let connection = connect(&live, Access::Write).unwrap();
+        connection
+            .execute_batch("CREATE TABLE big (x BLOB); INSERT INTO big VALUES (zeroblob(200000))")
+            .unwrap();
+        let mut half = fs::read(&live).unwrap();
+        fs::copy(sidecar(&live, "-wal"), sidecar(&file, "-wal")).unwrap();
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        half[..4096].copy_from_slice(&fs::read(&live).unwrap()[..4096]);
+        fs::write(&file, half).unwrap();
+
+        prepare(&file, &runner(1)).unwrap();
+        let opened = connect(&file, Access::Write).unwrap();
+        let size: i64 = opened.query_row("SELECT length(x) FROM big", [], |row| row.get(0)).unwrap();
+        assert_eq!(size, 200_000);
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn list(args: &Args<'_>, context: &Context) -> Result<String, String> {
         // The folder itself could not be read.
         Ok(1..) if lines.is_empty() => return Err(format!("{}: cannot be read", guard.shown(&path))),
         Ok(0) => {}
-        Ok(unreadable) => lines.push(format!("[{unreadable} folders below could not be read]")),
+        Ok(unreadable) => lines.push(format!("[Folders that could not be read: {unreadable}]")),
     }
     if lines.is_empty() {
         return Ok("(the folder is empty)".into());

@@ -15,6 +15,7 @@ use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 use serde_json::{Map, Value, json};
+use std::fmt::Write;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -162,7 +163,7 @@ impl<'a> Search<'a> {
         let opened = self.guard.open_file(path).map_err(|error| error.to_string())?;
         let source = Stoppable { source: opened.file, cancel: self.cancel };
         let shown = self.guard.shown(path);
-        let sink = Lines { shown, lines: &mut self.lines, max: self.max, more: &mut self.more };
+        let sink = Lines { shown, found: &mut self.lines, max: self.max, more: &mut self.more };
         self.searcher.search_reader(&self.matcher, source, sink).map_err(|error| error.to_string())
     }
 
@@ -175,7 +176,7 @@ impl<'a> Search<'a> {
             self.lines.push(format!("[Ended at {max} matches: narrow the search, or raise max_results]"));
         }
         if self.unread > 0 {
-            self.lines.push(format!("[{} files could not be searched]", self.unread));
+            self.lines.push(format!("[Files that could not be searched: {}]", self.unread));
         }
         self.lines.extend(note);
         self.lines.join("\n")
@@ -200,7 +201,7 @@ impl<R: Read> Read for Stoppable<'_, R> {
 /// Collects the matches of one file.
 struct Lines<'a> {
     shown: String,
-    lines: &'a mut Vec<String>,
+    found: &'a mut Vec<String>,
     max: usize,
     more: &'a mut bool,
 }
@@ -208,21 +209,21 @@ struct Lines<'a> {
 impl Sink for Lines<'_> {
     type Error = io::Error;
 
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
-        if self.lines.len() == self.max {
+    fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> io::Result<bool> {
+        if self.found.len() == self.max {
             *self.more = true;
             return Ok(false);
         }
-        let bytes = found.bytes();
+        let bytes = line.bytes();
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        let line = String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES)]);
-        let head = head_chars(&line, LINE_CHARS);
-        let mut text = format!("{}:{}:{head}", self.shown, found.line_number().unwrap_or_default());
-        if head.len() < line.len() {
-            text.push_str(&format!(" [line cut: it has {} bytes]", bytes.len()));
+        let content = String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES)]);
+        let head = head_chars(&content, LINE_CHARS);
+        let mut text = format!("{}:{}:{head}", self.shown, line.line_number().unwrap_or_default());
+        if head.len() < content.len() {
+            let _ = write!(text, " [line cut: it has {} bytes]", bytes.len());
         }
-        self.lines.push(text);
+        self.found.push(text);
         Ok(true)
     }
 }

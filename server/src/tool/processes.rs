@@ -5,8 +5,8 @@
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// The environment variable that holds the mark.
 pub const MARK: &str = "HALO_SHELL_CALL";
@@ -41,18 +41,18 @@ impl Family {
         self.released = true;
     }
 
-    /// Ends all of it: SIGTERM, and SIGKILL for what is still there after half a second. Takes about a second
-    /// at most.
-    pub async fn stop(mut self) {
+    /// Ends all of it: SIGTERM, and SIGKILL for what is still there after half a second. Blocks for about a
+    /// second at most, and is not cut short when the one who waits for it goes away.
+    pub fn stop(mut self) {
         self.signal(Signal::TERM);
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end && !self.alive().is_empty() {
-            sleep(LOOK).await;
+            sleep(LOOK);
         }
         let end = Instant::now() + PATIENCE;
         // More than once: what is being killed may be starting more.
         while self.signal(Signal::KILL) && Instant::now() < end {
-            sleep(LOOK).await;
+            sleep(LOOK);
         }
         self.released = true;
     }

@@ -142,7 +142,8 @@ async fn execute(command: &str, context: &Context) -> Output {
     if let End::Exited(_) = end {
         family.release();
     } else {
-        family.stop().await;
+        // If the runtime no longer takes work, the family is dropped, which kills it too.
+        let _ = tokio::task::spawn_blocking(move || family.stop()).await;
         // Dead, but still ours to collect. If it hangs in the kernel, it is collected later.
         let _ = tokio::time::timeout(COLLECT, child.wait()).await;
     }
@@ -156,7 +157,7 @@ async fn execute(command: &str, context: &Context) -> Output {
         };
         let _ = tokio::time::timeout(DRAIN, drain).await;
     }
-    describe(output.into_text(), &end, context.limits.shell_timeout)
+    describe(&output.into_text(), &end, context.limits.shell_timeout)
 }
 
 fn start(command: &str, context: &Context) -> io::Result<(Box<dyn ChildWrapper>, Family, Receiver)> {
@@ -193,8 +194,8 @@ fn is_secret(name: &OsStr) -> bool {
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
-fn describe(text: String, end: &End, timeout: Duration) -> Output {
-    let mut text = text.trim_end_matches(['\r', '\n']).to_owned();
+fn describe(output: &str, end: &End, timeout: Duration) -> Output {
+    let mut text = output.trim_end_matches(['\r', '\n']).to_owned();
     let mut note = |note: &str| {
         if !text.is_empty() {
             text.push('\n');

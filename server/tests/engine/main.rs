@@ -1,5 +1,7 @@
 //! What the session engine promises, on a real database, with a scripted model and tool.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use futures_util::StreamExt;

@@ -104,7 +104,7 @@ impl Model for Scripted {
         .boxed()
     }
 
-    fn id(&self) -> &str {
+    fn id(&self) -> &'static str {
         "scripted"
     }
 

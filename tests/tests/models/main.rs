@@ -1,5 +1,8 @@
 //! The models of the server against the scripted model server: each oddity that providers are known for.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
+#![allow(clippy::needless_pass_by_value, reason = "json! values read better when handed over")]
+
 mod calls;
 mod chat;
 mod messages;
@@ -90,20 +93,22 @@ async fn ask(model: &dyn Model, text: &str) -> Result<Completion, ModelError> {
 
 /// The texts that a watcher saw.
 fn texts(events: &[Event]) -> Vec<&str> {
-    let text = |event| match event {
-        &Event::Text(ref text) => Some(text.as_str()),
-        _ => None,
-    };
-    events.iter().filter_map(text).collect()
+    let mut found = Vec::new();
+    for event in events {
+        if let Event::Text(text) = event {
+            found.push(text.as_str());
+        }
+    }
+    found
 }
 
 /// The tool calls of a completion: id, name, input.
 fn tool_calls(completion: &Completion) -> Vec<(&str, &str, Value)> {
-    let call = |block| match block {
-        &Block::ToolUse { ref id, ref name, ref input } => {
-            Some((id.as_str(), name.as_str(), Value::from(input.clone())))
+    let mut found = Vec::new();
+    for block in &completion.content {
+        if let Block::ToolUse { id, name, input } = block {
+            found.push((id.as_str(), name.as_str(), Value::from(input.clone())));
         }
-        _ => None,
-    };
-    completion.content.iter().filter_map(call).collect()
+    }
+    found
 }

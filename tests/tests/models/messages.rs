@@ -196,7 +196,7 @@ async fn every_spelling_of_the_stream_is_read_wherever_it_is_cut(#[case] prefix:
     let newline = if prefix == "data: " { "\r\n" } else { "\n" };
     let mut body = String::from(": hi\n\n");
     for event in with_end(vec![start(0, json!({"type": "text", "text": "größer 🦀"}))], "end_turn") {
-        body.push_str(&format!("event: x{newline}{prefix}{event}{newline}{newline}"));
+        body.extend(["event: x", newline, prefix, &event.to_string(), newline, newline]);
     }
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, Protocol::Anthropic);

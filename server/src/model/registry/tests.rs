@@ -14,6 +14,7 @@ fn choice(provider: &str) -> ModelChoice {
     ModelChoice { provider: provider.into(), ..ModelChoice::default() }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the shape of a lookup")]
 fn a_key(_: &str, _: &str) -> Option<SecretString> {
     Some("k-123".into())
 }

@@ -114,7 +114,10 @@ async fn hidden_files_are_not_searched_below_full() {
     place.put(".halo/settings.yaml", "needle");
     place.link(".halo/halo.db", "link");
     std::fs::hard_link(db, place.at("hard")).unwrap();
-    assert_eq!(find(&place, "needle").await, ".halo/settings.yaml:1:needle\n[1 files could not be searched]");
+    assert_eq!(
+        find(&place, "needle").await,
+        ".halo/settings.yaml:1:needle\n[Files that could not be searched: 1]"
+    );
     assert!(place.err(&Grep, json!({"pattern": "x", "path": "hard"})).await.contains("not accessible"));
 }
 

@@ -71,12 +71,8 @@ impl Reader {
                 '\\' if self.peek(1) == Some('\n') => self.at += 2,
                 space if space.is_whitespace() => self.at += 1,
                 '#' => self.skip_while(|character| character != '\n'),
-                ';' | '|' => {
-                    self.at += 1;
-                    return Some(Token::End);
-                }
                 '&' if self.peek(1) == Some('>') => self.at += 1,
-                '&' => {
+                ';' | '|' | '&' => {
                     self.at += 1;
                     return Some(Token::End);
                 }
@@ -89,7 +85,7 @@ impl Reader {
                     return Some(Token::Close);
                 }
                 '<' if self.peek(1) == Some('<') && self.peek(2) != Some('<') => {
-                    self.start_heredoc(home, dir)
+                    self.start_heredoc(home, dir);
                 }
                 '<' | '>' => {
                     if self.peek(1) == Some('(') {
@@ -169,7 +165,7 @@ impl Reader {
                         Some('\n') | None => {}
                         // Inside quotes a backslash means something before few characters only.
                         Some(next) if quoted && !matches!(next, '"' | '\\' | '$' | '`') => {
-                            text.extend(['\\', next])
+                            text.extend(['\\', next]);
                         }
                         Some(next) => text.push(next),
                     }

@@ -46,7 +46,7 @@ impl Guard {
         let mut wanted = path.to_owned();
         for _ in 0..MAX_LINKS {
             let (dir, name) = split(&wanted).ok_or_else(|| PathError::Folder(shown.clone()))?;
-            let parent = self.open_or_make_folder(base.as_ref(), dir, &shown)?;
+            let parent = self.open_or_make_folder(base.as_ref(), dir, name, &shown)?;
             match rustix::fs::readlinkat(&parent.fd, name, Vec::new()) {
                 Ok(link) => {
                     wanted = PathBuf::from(OsString::from_vec(link.into_bytes()));
@@ -88,11 +88,13 @@ impl Guard {
         }
     }
 
-    /// Opens a folder; where it is missing, walks there and makes one folder at a time, each in a judged one.
+    /// Opens the folder that `name` goes into; where it is missing, walks there and makes one folder at a time,
+    /// each in a judged one, and none for a name that may not be written.
     fn open_or_make_folder(
         &self,
         base: Option<&OwnedFd>,
         dir: &Path,
+        name: &OsStr,
         shown: &str,
     ) -> Result<Handle, PathError> {
         let fail = |errno| PathError::from_errno(errno, shown.to_owned());
@@ -122,6 +124,8 @@ impl Guard {
             // `missing/../x`: the kernel finds nothing there, and neither do we.
             return Err(fail(Errno::NOENT));
         }
+        let end: PathBuf = current.real.iter().chain(parts.iter().map(|part| part.as_os_str())).collect();
+        self.judge_write(&end.join(name), shown)?;
         for part in parts {
             let part: &Path = part.as_ref();
             self.judge_write(&current.real.join(part), shown)?;

@@ -1,0 +1,137 @@
+//! Agents for the engine: profile from disk, model from the registry, tools as the level allows, limits and keys
+//! from the settings in force. Everything is read anew for each run, so an edit counts from the next one.
+
+use crate::access::AccessLevel;
+use crate::agent::Agent;
+use crate::agent::profile::{Caching, Profile, ProfileModel, Profiles};
+use crate::agent::prompt::{Surroundings, system_prompt};
+use crate::clock::Clock;
+use crate::config::{Effective, Home, Live};
+use crate::model::Model;
+use crate::model::registry::{CacheTtl, CallSettings, ModelChoice, Registry, Thinking};
+use crate::session::AgentSource;
+use crate::tool::registry::Registry as Tools;
+use crate::tool::{Context, Limits, Tool};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The provider inside the binary that needs no network and no key.
+const DEMO: &str = "demo";
+
+/// Finds and builds agents.
+pub struct Agents {
+    home: Home,
+    live: Live,
+    profiles: Profiles,
+    models: Registry,
+    tools: Tools,
+    clock: Arc<dyn Clock>,
+}
+
+impl Agents {
+    /// Agents of this home.
+    pub fn new(home: Home, live: Live, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            profiles: Profiles::new(home.agents_dir()),
+            models: Registry::new(home.models_dir()),
+            tools: Tools::standard(),
+            home,
+            live,
+            clock,
+        }
+    }
+
+    fn model(&self, profile: &Profile, workspace: &Path, settings: &Effective) -> Result<Arc<dyn Model>, String> {
+        let secret = |provider: &str, key: &str| settings.secret(provider, key, Some(workspace));
+        let calls = CallSettings { idle_timeout: settings.model_idle_timeout, clock: self.clock.clone() };
+        let choice = match (&profile.model, &settings.default_provider) {
+            (Some(model), _) => chosen(model),
+            (None, Some(provider)) => self.models.default_choice(provider).map_err(|error| error.to_string())?,
+            (None, None) => self.models.first_configured(&secret).unwrap_or_else(|| ModelChoice {
+                provider: DEMO.to_owned(),
+                id: DEMO.to_owned(),
+                ..ModelChoice::default()
+            }),
+        };
+        self.models
+            .build(&choice, &secret, &calls)
+            .map_err(|error| format!("the agent `{}` has no model: {error}", profile.id))
+    }
+
+    fn context(&self, workspace: &Path, access: AccessLevel, settings: &Effective) -> Context {
+        Context {
+            workspace: workspace.to_owned(),
+            user_home: std::env::home_dir().unwrap_or_else(|| PathBuf::from("/")),
+            halo_home: self.home.path().to_owned(),
+            access,
+            hidden_dirs: settings.hidden_dirs.clone(),
+            hidden_files: settings.hidden_files.clone(),
+            writable_dirs: settings.writable_dirs.clone(),
+            limits: Limits {
+                shell_timeout: settings.shell_timeout,
+                shell_output_bytes: settings.shell_output_bytes,
+                grep_default_matches: settings.grep_default_matches,
+            },
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+impl AgentSource for Agents {
+    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Option<(String, String)> {
+        let profile = match wanted {
+            Some(id) if !self.profiles.available(workspace, id, &[]) => return None,
+            Some(id) => self.profiles.resolve(workspace, id),
+            None => self.profiles.default_for(workspace, &[]),
+        };
+        profile.ok().map(|profile| (profile.id, profile.name))
+    }
+
+    fn build(&self, workspace: &Path, agent_id: &str, access: AccessLevel) -> Result<Agent, String> {
+        let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
+        let settings = self.live.current();
+        let model = self.model(&profile, workspace, &settings)?;
+        let tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access);
+        let specs: Arc<[_]> = tools.iter().map(|tool| tool.spec()).collect();
+        let tool_names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        let around = Surroundings {
+            workspace,
+            home_global: &self.home.global(),
+            is_root: true,
+            tool_names: &tool_names,
+            now_ms: self.clock.now_ms(),
+        };
+        Ok(Agent {
+            system: system_prompt(&profile, &around).into(),
+            name: profile.name,
+            model,
+            tools,
+            specs,
+            context: self.context(workspace, access, &settings),
+            max_tries: settings.max_retries,
+            render_chars: settings.tool_result_render_chars,
+            display_bytes: settings.tool_result_ui_chars,
+        })
+    }
+}
+
+fn chosen(model: &ProfileModel) -> ModelChoice {
+    ModelChoice {
+        provider: model.provider.clone(),
+        id: model.id.clone(),
+        endpoint: model.endpoint.clone(),
+        max_tokens: model.max_tokens.map(u64::from),
+        prompt_caching: match model.prompt_caching {
+            Caching::Off => None,
+            Caching::Default | Caching::FiveMinutes => Some(CacheTtl::FiveMinutes),
+            Caching::OneHour => Some(CacheTtl::OneHour),
+        },
+        thinking: Some(Thinking {
+            enabled: model.thinking.enabled,
+            effort: model.thinking.effort.clone(),
+            budget_tokens: model.thinking.budget_tokens.map(u64::from),
+        }),
+        image: model.image,
+    }
+}
