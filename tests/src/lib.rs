@@ -2,6 +2,8 @@
 //! proxy that breaks connections, and a scripted model. A broken precondition is a failed test, so the harness
 //! panics with the reason; every wait has a limit.
 
+#![allow(clippy::print_stderr, reason = "what a failed test shows goes to stderr")]
+
 pub mod acp;
 pub mod binaries;
 pub mod model_server;
@@ -19,10 +21,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The outcome of `future`; panics with `what` when it takes longer than [`PATIENCE`].
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("still waiting after {PATIENCE:?}: {what}"),
-    }
+    let outcome = tokio::time::timeout(PATIENCE, future).await;
+    outcome.unwrap_or_else(|elapsed| panic!("{elapsed} after {PATIENCE:?}: {what}"))
 }
 
 /// Whether a tool that a test needs is there. In CI (`CI` is set) a missing one fails the test, elsewhere the

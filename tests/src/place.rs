@@ -87,7 +87,8 @@ impl Place {
         folder.recursive(true).mode(0o700).create(path.parent().expect("a parent")).expect("its folder");
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
-        std::io::Write::write_all(&mut file.expect("a file of the home"), text.as_bytes()).expect("writing it");
+        std::io::Write::write_all(&mut file.expect("a file of the home"), text.as_bytes())
+            .expect("writing it");
     }
 
     /// Lets the default agent use the demo model of this id: `demo` (15 ms a word) or `demo-instant`.

@@ -7,7 +7,9 @@ use std::path::Path;
 /// The ids of the processes whose current folder is `folder` or below it.
 pub fn working_in(folder: &Path) -> Vec<i32> {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    all().filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&folder))).collect()
+    all()
+        .filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&folder)))
+        .collect()
 }
 
 /// The ids of those of them whose command line contains `part`.

@@ -1,9 +1,7 @@
 //! From editor to agent and back: the official client drives the real adapter against the real server, which
 //! works in a real folder.
 
-use agent_client_protocol::v1::schema::{
-    PromptRequest, SessionUpdate, StopReason, ToolCallStatus, ToolKind,
-};
+use agent_client_protocol::v1::schema::{PromptRequest, SessionUpdate, StopReason, ToolCallStatus, ToolKind};
 use halo_tests::acp::raw::Raw;
 use halo_tests::acp::{Adapter, command, joined};
 use halo_tests::place::Place;
@@ -156,7 +154,9 @@ async fn another_adapter_loads_the_session_with_the_same_updates_as_live() {
     for prompt in prompts {
         let before = adapter.updates(&session).len();
         adapter.prompt(&session, prompt).await;
-        live.push(json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": prompt}}));
+        live.push(
+            json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": prompt}}),
+        );
         live.extend(joined(&adapter.updates(&session)[before..]));
     }
     adapter.quit().await;

@@ -49,7 +49,14 @@ async fn a_headless_client_of_others_does_one_prompt() {
     let agent = format!("{} --host {host} --port {port}", binaries().halo_acp.display());
 
     let mut acpx = Command::new(node);
-    acpx.arg(modules.join("acpx/dist/cli.js")).args(["--agent", &agent, "--format", "json", "--approve-all", "exec"]);
+    acpx.arg(modules.join("acpx/dist/cli.js")).args([
+        "--agent",
+        &agent,
+        "--format",
+        "json",
+        "--approve-all",
+        "exec",
+    ]);
     acpx.arg("read README.md");
     server.place().settle(&mut acpx);
     acpx.env("HALO_ACP_TOKEN", token);

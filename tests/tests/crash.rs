@@ -25,7 +25,8 @@ struct Told {
 
 #[tokio::test]
 async fn fifty_kills_lose_no_acknowledged_message_and_leave_no_session_stuck() {
-    let seed: u64 = std::env::var("CRASH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
+    let seed: u64 =
+        std::env::var("CRASH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
     println!("CRASH_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let mut server = Server::launch(Place::new(), Launch::default()).await;
@@ -67,14 +68,24 @@ async fn fifty_kills_lose_no_acknowledged_message_and_leave_no_session_stuck() {
             check_session(&client, told, life).await;
         }
     }
-    assert!(cut_off > KILLS / 2, "only {cut_off} turns were cut in the middle: the kills came too late or too early");
+    assert!(
+        cut_off > KILLS / 2,
+        "only {cut_off} turns were cut in the middle: the kills came too late or too early"
+    );
 }
 
 /// Sends a message and keeps what comes until the connection breaks.
-async fn talk(client: Client, at: usize, id: String, marker: String, message: String) -> (usize, String, Vec<Frame>) {
+async fn talk(
+    client: Client,
+    at: usize,
+    id: String,
+    marker: String,
+    message: String,
+) -> (usize, String, Vec<Frame>) {
     let body = json!({"message": message, "sessionId": id});
     let mut frames = Vec::new();
-    if let Ok(mut stream) = client.try_stream(client.request(Method::POST, "/api/web/chat").json(&body)).await {
+    if let Ok(mut stream) = client.try_stream(client.request(Method::POST, "/api/web/chat").json(&body)).await
+    {
         while let Some(frame) = stream.next().await {
             frames.push(frame);
         }

@@ -12,7 +12,10 @@ use std::process::Command;
 const MARKER: &str = "marker-of-the-message-0815";
 
 fn strace_works() -> bool {
-    Command::new("strace").args(["-o", "/dev/null", "true"]).output().is_ok_and(|output| output.status.success())
+    Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 #[tokio::test]
@@ -33,13 +36,17 @@ async fn the_log_is_synced_before_the_user_frame_goes_out() {
     // strace ends with the server that it follows, and has written all then.
     let pid = fs::read_to_string(server.place().home().join("global/server.lock")).unwrap();
     let pid: i32 = pid.lines().next().unwrap().parse().unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::TERM)
-        .unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
     server.wait().await;
 
     let calls = calls(&fs::read_to_string(trace).unwrap());
     let sent = calls.iter().position(|call| call.sends_the_user_frame()).expect("the user frame was sent");
-    let written = calls[..sent].iter().rposition(Call::writes_the_message).expect("the message was logged before");
+    let written =
+        calls[..sent].iter().rposition(Call::writes_the_message).expect("the message was logged before");
     let synced = calls[written..sent].iter().any(Call::syncs_the_log);
     assert!(synced, "not synced between these calls:\n{}", shown(&calls[written..=sent]));
 }

@@ -7,7 +7,8 @@ use halo_tests::server::Server;
 use std::time::Duration;
 
 /// KiB of the server and of the adapter.
-const LIMITS: (u64, u64) = if cfg!(debug_assertions) { (80 * 1024, 40 * 1024) } else { (40 * 1024, 12 * 1024) };
+const LIMITS: (u64, u64) =
+    if cfg!(debug_assertions) { (80 * 1024, 40 * 1024) } else { (40 * 1024, 12 * 1024) };
 
 #[tokio::test]
 async fn an_idle_server_and_an_idle_adapter_are_small() {

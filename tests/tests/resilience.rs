@@ -50,7 +50,11 @@ async fn twenty_cuts_during_a_long_answer_leave_no_trace_in_it() {
         model.release();
     });
     assert_eq!(end, StopReason::EndTurn);
-    assert!(adapter.said(&session) == words.concat(), "{}", difference(&adapter.said(&session), &words.concat()));
+    assert!(
+        adapter.said(&session) == words.concat(),
+        "{}",
+        difference(&adapter.said(&session), &words.concat())
+    );
     assert!(adapter.quit().await.success());
 }
 
@@ -78,7 +82,11 @@ async fn a_run_that_ends_while_the_line_is_cut_is_told_to_its_end() {
         proxy.refuse(false);
     });
     assert_eq!(end, StopReason::EndTurn);
-    assert!(adapter.said(&session) == words.concat(), "{}", difference(&adapter.said(&session), &words.concat()));
+    assert!(
+        adapter.said(&session) == words.concat(),
+        "{}",
+        difference(&adapter.said(&session), &words.concat())
+    );
 }
 
 #[tokio::test]
@@ -112,7 +120,18 @@ async fn a_server_that_is_gone_for_good_ends_the_prompt_with_the_reason() {
 
 /// Where the two begin to differ.
 fn difference(said: &str, wanted: &str) -> String {
-    let at = said.char_indices().zip(wanted.chars()).find(|((_, a), b)| a != b).map_or(said.len(), |((at, _), _)| at);
-    let around = |text: &str| text.get(at.saturating_sub(60)..).unwrap_or(text).chars().take(160).collect::<String>();
-    format!("at {at} of {} (wanted {}): {:?} instead of {:?}", said.len(), wanted.len(), around(said), around(wanted))
+    let at = said
+        .char_indices()
+        .zip(wanted.chars())
+        .find(|((_, a), b)| a != b)
+        .map_or(said.len(), |((at, _), _)| at);
+    let around =
+        |text: &str| text.get(at.saturating_sub(60)..).unwrap_or(text).chars().take(160).collect::<String>();
+    format!(
+        "at {at} of {} (wanted {}): {:?} instead of {:?}",
+        said.len(),
+        wanted.len(),
+        around(said),
+        around(wanted)
+    )
 }

@@ -6,13 +6,13 @@ pub mod wire;
 
 use crate::place::Place;
 use crate::{server, within};
+use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     CancelNotification, ContentBlock, InitializeRequest, InitializeResponse, ListSessionsRequest,
     ListSessionsResponse, LoadSessionRequest, NewSessionRequest, PromptRequest, SessionNotification,
     SessionUpdate, StopReason, TextContent,
 };
-use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::{Agent, Client, Error, JsonRpcRequest, Lines};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
