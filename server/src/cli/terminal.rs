@@ -1,0 +1,46 @@
+//! Talking to people: lines on stdout and stderr, colours only on a terminal, questions only to one.
+
+use std::io::{self, IsTerminal, Write};
+
+/// Prints a line on stdout. A reader that has gone away is no failure.
+pub fn say(line: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a line for people on stderr.
+pub fn tell(line: &str) {
+    // Nobody is left to tell when this fails.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Prints a failure: one line on stderr.
+pub fn complain(text: &str) {
+    tell(&format!("{} {}", coloured("31", "error:"), one_line(text)));
+}
+
+/// Prints a warning: one line on stderr.
+pub fn warn(text: &str) {
+    tell(&format!("{} {}", coloured("33", "warning:"), one_line(text)));
+}
+
+fn one_line(text: &str) -> String {
+    text.trim_end().replace('\n', " ")
+}
+
+/// The text in a colour (an ANSI code) where stderr is a terminal.
+pub fn coloured(code: &str, text: &str) -> String {
+    if io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Whether a person can answer questions.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal()
+}
