@@ -1,0 +1,115 @@
+//! What a token below `full` may do: files under the guard, no shell, and for `readonly` no change.
+
+use halo_tests::server::Server;
+use halo_tests::web::{Client, Frame, kinds_of};
+use rstest::rstest;
+
+struct Session {
+    server: Server,
+    client: Client,
+    id: String,
+}
+
+async fn session(access: &str) -> Session {
+    let server = Server::start().await;
+    let outside = server.place().root().join("outside.txt");
+    std::fs::write(&outside, "from outside").unwrap();
+    std::os::unix::fs::symlink(&outside, server.workspace().join("link.txt")).unwrap();
+    std::os::unix::fs::symlink("notes.txt", server.workspace().join("inner.txt")).unwrap();
+    let client = server.client(access).await;
+    let id = client.mint().await;
+    Session { server, client, id }
+}
+
+impl Session {
+    /// The result of the one tool call that the order leads to.
+    async fn result(&self, order: &str) -> String {
+        let frames = self.client.turn(&self.id, order).await;
+        assert_eq!(
+            kinds_of(&frames),
+            ["session", "user", "tool_call", "tool_result", "stream", "complete"],
+            "{frames:?}"
+        );
+        let results: Vec<&Frame> = frames.iter().filter(|frame| frame.kind() == "tool_result").collect();
+        results[0].data["result"].as_str().unwrap().to_owned()
+    }
+}
+
+#[rstest]
+#[case("readonly")]
+#[case("workspace")]
+#[tokio::test]
+async fn it_reads_and_searches_the_workspace(#[case] access: &str) {
+    let session = session(access).await;
+    assert!(session.result("read README.md").await.contains("marzipan"));
+    assert!(session.result("read inner.txt").await.contains("two"));
+    assert!(session.result("list").await.contains("README.md"));
+    assert!(session.result("find marzipan").await.contains("README.md"));
+}
+
+#[rstest]
+#[case("readonly")]
+#[case("workspace")]
+#[tokio::test]
+async fn databases_and_secrets_of_halo_are_hidden(#[case] access: &str) {
+    let session = session(access).await;
+    let place = session.server.place();
+    place.private("secrets/settings.yaml", "demo:\n  secrets:\n    api_key: sk-of-nobody\n");
+    let database = place.workspace().join(".halo/halo.db");
+    assert!(database.exists());
+    for path in [
+        ".halo/halo.db".into(),
+        database.display().to_string(),
+        place.home().join("secrets/settings.yaml").display().to_string(),
+        place.home().join("secrets/channels/channels.db").display().to_string(),
+    ] {
+        let result = session.result(&format!("read {path}")).await;
+        assert!(!result.contains("SQLite") && !result.contains("sk-of-nobody"), "{path}: {result}");
+    }
+    assert!(!session.result("list .halo").await.contains("halo.db"));
+}
+
+#[rstest]
+#[case("readonly")]
+#[case("workspace")]
+#[tokio::test]
+async fn a_shell_is_refused_with_the_reason(#[case] access: &str) {
+    let session = session(access).await;
+    let result = session.result("run echo pwned > pwned.txt").await;
+    assert!(result.contains("shell_exec") && result.contains(access), "{result}");
+    assert!(!session.server.workspace().join("pwned.txt").exists());
+}
+
+#[tokio::test]
+async fn readonly_changes_nothing() {
+    let session = session("readonly").await;
+    for order in ["write new.txt x", "edit notes.txt: two -> 2", "write README.md gone"] {
+        let result = session.result(order).await;
+        assert!(result.contains("readonly") || result.contains("read-only"), "{order}: {result}");
+    }
+    let place = session.server.place();
+    assert!(!place.workspace().join("new.txt").exists());
+    assert_eq!(place.read("notes.txt"), "one\ntwo\nthree\n");
+    assert_eq!(place.read("README.md"), halo_tests::place::README);
+}
+
+#[tokio::test]
+async fn workspace_writes_inside_and_nowhere_else() {
+    let session = session("workspace").await;
+    let place = session.server.place();
+    session.result("write new.txt x").await;
+    assert_eq!(place.read("new.txt"), "x");
+    let outside = place.root().join("outside.txt");
+    for path in ["link.txt".to_owned(), outside.display().to_string(), "../outside.txt".to_owned()] {
+        session.result(&format!("write {path} overwritten")).await;
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "from outside", "by {path}");
+    }
+}
+
+#[tokio::test]
+async fn full_has_a_shell_in_the_workspace_without_the_secrets_of_the_server() {
+    let session = session("full").await;
+    let result = session.result("run pwd; env").await;
+    assert!(result.contains(&session.server.workspace().display().to_string()), "{result}");
+    assert!(!result.contains("HALO_") || !result.contains(session.client.token()), "{result}");
+}
