@@ -171,7 +171,7 @@ fn one_line(rendered: &str) -> String {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty())
+        .filter(|line| !line.is_empty() && !line.starts_with("tip:"))
         .collect::<Vec<_>>()
         .join(" ")
 }
