@@ -147,6 +147,7 @@ async fn stop_ends_a_tool_and_tells_the_model_what_ran_and_what_did_not() {
 async fn stop_keeps_the_queue_in_the_history_without_running_it() {
     let world = World::new(vec![vec![text("one"), Say::Gate]]).await;
     let feed = world.start(&id("s"), "first").await;
+    wait_for_text(&world, "one").await;
     world.send(&id("s"), "second").await;
     world.workspace.session(&id("s")).stop().await.unwrap();
     assert_eq!(frames(feed).await.last().unwrap().kind(), "complete");
