@@ -44,7 +44,7 @@ async fn the_log_is_synced_before_the_user_frame_goes_out() {
     server.wait().await;
 
     let calls = calls(&fs::read_to_string(trace).unwrap());
-    let sent = calls.iter().position(|call| call.sends_the_user_frame()).expect("the user frame was sent");
+    let sent = calls.iter().position(Call::sends_the_user_frame).expect("the user frame was sent");
     let written =
         calls[..sent].iter().rposition(Call::writes_the_message).expect("the message was logged before");
     let synced = calls[written..sent].iter().any(Call::syncs_the_log);
@@ -108,5 +108,6 @@ fn is_user_frame(call: &str) -> bool {
 }
 
 fn shown(calls: &[Call]) -> String {
-    calls.iter().map(|call| format!("{}\n", call.0.chars().take(120).collect::<String>())).collect()
+    let heads: Vec<String> = calls.iter().map(|call| call.0.chars().take(120).collect()).collect();
+    heads.join("\n")
 }
