@@ -39,7 +39,7 @@ pub async fn serve(
     gauge: Arc<Gauge>,
     transport: impl ConnectTo<AgentRole> + 'static,
 ) -> Result<(), Error> {
-    let agent = Agent { server, gauge, sessions: Arc::default(), calls: TaskTracker::new() };
+    let agent = Agent { server: server.clone(), gauge, sessions: Arc::default(), calls: TaskTracker::new() };
     let calls = agent.calls.clone();
     AgentRole
         .v1()
@@ -49,9 +49,12 @@ pub async fn serve(
             agent_client_protocol::on_receive_dispatch!(),
         )
         .on_close(async move |_editor| {
+            // A script that pipes its requests in gets its answers, and a cancel just before the end is still
+            // passed on; else the turns are left to the server.
+            tokio::task::yield_now().await;
             calls.close();
-            // A script that pipes its requests in gets its answers; turns are left to the server.
-            let _ = tokio::time::timeout(AFTER_EOF, calls.wait()).await;
+            let under_way = async { tokio::join!(calls.wait(), server.stopped()) };
+            let _ = tokio::time::timeout(AFTER_EOF, under_way).await;
             Ok(())
         })
         .connect_to(transport)

@@ -96,9 +96,10 @@ impl Token {
         &self.0
     }
 
-    /// `text` with every occurrence of the token replaced, for texts that another side wrote.
+    /// `text` with every occurrence of the token replaced, for texts that another side wrote. What is too short
+    /// to be a secret is also too likely to be a part of a word.
     pub fn redact(&self, text: &str) -> String {
-        text.replace(&self.0, "[token]")
+        if self.0.len() < 6 { text.to_owned() } else { text.replace(&self.0, "[token]") }
     }
 }
 
@@ -171,7 +172,7 @@ fn one_line(rendered: &str) -> String {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty())
+        .filter(|line| !line.is_empty() && !line.starts_with("tip:"))
         .collect::<Vec<_>>()
         .join(" ")
 }

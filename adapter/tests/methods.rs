@@ -131,6 +131,34 @@ async fn a_server_that_is_not_there_is_named_with_host_and_port() {
     }
 }
 
+/// An adapter for `host` whose environment names `halo` as its proxy.
+fn behind_a_proxy(halo: &Halo, host: &str, no_proxy: &str) -> Editor {
+    let mut command = command();
+    command.args(["--host", host, &format!("--port={}", halo.port), "--token", TOKEN]);
+    command.env("http_proxy", format!("http://127.0.0.1:{}", halo.port)).env("no_proxy", no_proxy);
+    Editor::spawn(command)
+}
+
+#[tokio::test]
+async fn the_proxy_of_the_environment_is_used_unless_it_is_excepted() {
+    let halo = Halo::start().await;
+    let mut editor = behind_a_proxy(&halo, "halo.invalid", "");
+    assert_eq!(editor.open_session().await, SESSION);
+    let mut editor = behind_a_proxy(&halo, "halo.invalid", "halo.invalid");
+    let answer = editor.call("session/new", json!({"cwd": "/w", "mcpServers": []})).await;
+    assert!(message(&answer).contains("cannot reach halo at http://halo.invalid:"), "{answer}");
+}
+
+#[tokio::test]
+async fn no_proxy_is_asked_for_this_machine() {
+    let halo = Halo::start().await;
+    let mut command = command();
+    command.args(["--host=localhost", &format!("--port={}", halo.port), "--token", TOKEN]);
+    command.env("http_proxy", "http://127.0.0.1:9");
+    let mut editor = Editor::spawn(command);
+    assert_eq!(editor.open_session().await, SESSION);
+}
+
 #[tokio::test]
 async fn load_replays_the_log_before_its_answer_and_the_session_takes_prompts() {
     let halo = Halo::start().await;

@@ -137,6 +137,24 @@ async fn requests_that_were_piped_in_are_answered_before_the_end() {
 }
 
 #[tokio::test]
+async fn a_cancel_just_before_the_end_is_waited_for_but_not_for_long() {
+    let halo = Halo::start().await;
+    let feed = halo.chat();
+    feed.session().text("working");
+    halo.on("POST stop", support::halo::Answer::Hang);
+    let mut editor = Editor::with_session(&halo).await;
+    editor.prompt("hi").await;
+    editor.line().await;
+    editor.cancel().await;
+    let start = Instant::now();
+    let (_, _, status) = editor.end().await;
+    assert!(status.success());
+    let waited = start.elapsed();
+    assert!(waited > Duration::from_millis(300) && waited < Duration::from_secs(1), "{waited:?}");
+    halo.wait_for("POST stop", 1).await;
+}
+
+#[tokio::test]
 async fn a_request_that_hangs_does_not_hold_up_the_end() {
     let halo = Halo::start().await;
     halo.on("POST sessions", support::halo::Answer::Hang);

@@ -50,7 +50,8 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
         recovering.abort();
         engine.shutdown().await;
     };
-    let (served, ()) = tokio::join!(http::serve::serve(listener, http::router(state), shutdown.clone()), ending);
+    let (served, ()) =
+        tokio::join!(http::serve::serve(listener, http::router(state), shutdown.clone()), ending);
     channels.close().await;
     drop(lock);
     Ok(served)

@@ -9,6 +9,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER}
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::history::SessionPage;
@@ -42,6 +43,8 @@ struct Inner {
     token: Token,
     workspace: Option<String>,
     agent_id: Option<String>,
+    /// The stop requests that are on their way.
+    stops: TaskTracker,
 }
 
 impl Server {
@@ -61,10 +64,15 @@ impl Server {
             .connect_timeout(CONNECT)
             .tcp_keepalive(Duration::from_secs(30))
             .pool_max_idle_per_host(2)
-            .pool_idle_timeout(Duration::from_secs(30));
+            // Shorter than the 5 s after which common servers close: no request meets a closing connection.
+            .pool_idle_timeout(Duration::from_secs(4));
         if args.base.scheme() == "http" && !proxy_wants_tls() {
             // No root certificate is needed, so none is loaded: they cost memory and start time.
             builder = builder.tls_certs_only([]);
+        }
+        if is_this_machine(&args.base) {
+            // No proxy could reach it.
+            builder = builder.no_proxy();
         }
         Ok(Self(Arc::new(Inner {
             client: builder.build()?,
@@ -73,12 +81,19 @@ impl Server {
             token: args.token.clone(),
             workspace: args.workspace.clone(),
             agent_id: args.agent_id.clone(),
+            stops: TaskTracker::new(),
         })))
     }
 
     /// `<scheme>://<host>:<port>`, for texts.
     pub fn at(&self) -> &str {
         &self.0.at
+    }
+
+    /// Waits until every stop request is answered.
+    pub async fn stopped(&self) {
+        self.0.stops.close();
+        self.0.stops.wait().await;
     }
 
     /// What `/api/health` says.
@@ -256,7 +271,7 @@ impl Upstream for Server {
         }
         let request = self.request(Method::POST, "api/web/stop", &[]).json(&body).timeout(SHORT);
         let server = self.clone();
-        tokio::spawn(async move {
+        self.0.stops.spawn(async move {
             match server.json::<Value>(request, MAX_ANSWER).await {
                 Ok(answer) => debug!(%answer, "stop"),
                 Err(error) => warn!("the stop request failed: {error}"),
@@ -307,6 +322,12 @@ fn date(headers: &HeaderMap) -> Option<i64> {
 
 fn retry_after(headers: &HeaderMap) -> Option<u64> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}
+
+fn is_this_machine(base: &Url) -> bool {
+    let host = base.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether a proxy of the environment is itself reached over TLS.

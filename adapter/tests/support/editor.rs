@@ -28,9 +28,17 @@ pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halo-acp"));
     command.kill_on_drop(true).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // What the machine of the tests has set is not part of them.
-    for name in
-        ["HALO_ACP_TOKEN", "http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
-    {
+    for name in [
+        "HALO_ACP_TOKEN",
+        "http_proxy",
+        "HTTP_PROXY",
+        "https_proxy",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+        "no_proxy",
+        "NO_PROXY",
+    ] {
         command.env_remove(name);
     }
     command

@@ -42,12 +42,19 @@ impl Agents {
         }
     }
 
-    fn model(&self, profile: &Profile, workspace: &Path, settings: &Effective) -> Result<Arc<dyn Model>, String> {
+    fn model(
+        &self,
+        profile: &Profile,
+        workspace: &Path,
+        settings: &Effective,
+    ) -> Result<Arc<dyn Model>, String> {
         let secret = |provider: &str, key: &str| settings.secret(provider, key, Some(workspace));
         let calls = CallSettings { idle_timeout: settings.model_idle_timeout, clock: self.clock.clone() };
         let choice = match (&profile.model, &settings.default_provider) {
             (Some(model), _) => chosen(model),
-            (None, Some(provider)) => self.models.default_choice(provider).map_err(|error| error.to_string())?,
+            (None, Some(provider)) => {
+                self.models.default_choice(provider).map_err(|error| error.to_string())?
+            }
             (None, None) => self.models.first_configured(&secret).unwrap_or_else(|| ModelChoice {
                 provider: DEMO.to_owned(),
                 id: DEMO.to_owned(),

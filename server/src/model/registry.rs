@@ -242,7 +242,7 @@ impl Registry {
             let first = caching.ttl_presets.first().map(|preset| preset.value.as_str());
             match caching.default.as_deref().or(first) {
                 Some("1h") => Some(CacheTtl::OneHour),
-                Some("5m") => Some(CacheTtl::FiveMinutes),
+                Some("5m" | "true") => Some(CacheTtl::FiveMinutes),
                 _ => None,
             }
         });

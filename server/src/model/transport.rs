@@ -144,11 +144,21 @@ impl Endpoint {
         error
     }
 
-    fn strike_key(&self, text: String) -> String {
-        match self.key.as_ref().map(ExposeSecret::expose_secret) {
-            Some(key) if !key.is_empty() && text.contains(key) => text.replace(key, "[key]"),
-            _ => text,
+    /// Takes the key out of a text, and what is left of it where the text was cut within the key.
+    fn strike_key(&self, mut text: String) -> String {
+        let Some(key) = self.key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty())
+        else {
+            return text;
+        };
+        if text.contains(key) {
+            text = text.replace(key, "[key]");
         }
+        let starts = (4..key.len()).rev().filter(|length| key.is_char_boundary(*length));
+        if let Some(length) = starts.into_iter().find(|length| text.ends_with(&key[..*length])) {
+            text.truncate(text.len() - length);
+            text.push_str("[key]");
+        }
+        text
     }
 }
 

@@ -57,6 +57,13 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
+    #[test]
+    fn clients_can_be_built_for_this_machine_and_for_the_world() {
+        for url in ["http://127.0.0.1:1/", "https://api.example.com/"] {
+            assert!(model_client(&url.parse().unwrap()).is_ok(), "{url}");
+        }
+    }
+
     #[rstest]
     #[case("http://localhost:11434/v1", true)]
     #[case("http://127.8.9.1/", true)]

@@ -21,7 +21,7 @@ impl Handle {
 
     pub(super) async fn ask<T>(
         &self,
-        question: impl FnMut(oneshot::Sender<T>) -> Command,
+        question: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, SessionError> {
         ask(&self.workspace, &self.id, question).await
     }
@@ -30,7 +30,7 @@ impl Handle {
     /// message may be stored even if the caller stops waiting.
     pub async fn send(&self, message: Inbound) -> Result<Sent, SessionError> {
         self.workspace.owner()?;
-        self.ask(|reply| Command::Send { message: message.clone(), reply }).await?
+        self.ask(|reply| Command::Send { message, reply }).await?
     }
 
     /// Stops the run in flight and everything it started; false when nothing runs. Answers when the run has ended,
@@ -47,7 +47,7 @@ impl Handle {
         if self.workspace.owner().is_err() {
             return Ok(None);
         }
-        self.ask(|reply| Command::Subscribe { from: from.clone(), reply }).await
+        self.ask(|reply| Command::Subscribe { from, reply }).await
     }
 
     /// A look for `/history`; `None` when the session has no row.

@@ -149,14 +149,7 @@ impl Workspace {
         description: Option<String>,
     ) -> Result<(), SessionError> {
         self.owner()?;
-        self.session(id)
-            .ask(|reply| Command::Create {
-                agent_id: agent_id.clone(),
-                access,
-                description: description.clone(),
-                reply,
-            })
-            .await?
+        self.session(id).ask(|reply| Command::Create { agent_id, access, description, reply }).await?
     }
 
     async fn read<T, F>(&self, work: F) -> Result<T, SessionError>
@@ -278,26 +271,28 @@ async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<C
     }
 }
 
-/// Asks a session's owner; what the question was is made anew when the owner has just left.
+/// Asks a session's owner. An owner that has just left gives the question back, and the next one gets it.
 pub(super) async fn ask<T>(
     workspace: &Workspace,
     id: &SessionId,
-    mut question: impl FnMut(oneshot::Sender<T>) -> Command,
+    question: impl FnOnce(oneshot::Sender<T>) -> Command,
 ) -> Result<T, SessionError> {
     /// Owners that may leave under one question.
     const TRIES: u32 = 3;
+    let (reply, answer) = oneshot::channel();
+    let mut command = question(reply);
     for _ in 0..TRIES {
         if workspace.closing() {
             return Err(SessionError::ShuttingDown);
         }
-        let (reply, answer) = oneshot::channel();
-        if workspace.mailbox(id).send(question(reply)).await.is_err() {
-            continue;
-        }
-        match answer.await {
-            Ok(answer) => return Ok(answer),
-            Err(_) if workspace.closing() => return Err(SessionError::ShuttingDown),
-            Err(_) => return Err(internal(&format!("session {id}"), &"the session's owner gave no answer")),
+        match workspace.mailbox(id).send(command).await {
+            Ok(()) => {
+                return answer.await.map_err(|_| match workspace.closing() {
+                    true => SessionError::ShuttingDown,
+                    false => internal(&format!("session {id}"), &"the session's owner gave no answer"),
+                });
+            }
+            Err(refused) => command = refused.0,
         }
     }
     Err(internal(&format!("session {id}"), &"the session's owner could not be started"))

@@ -9,9 +9,10 @@ mod strict;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use axum::serve::ListenerExt;
 use reply::Reply;
 use script::Script;
 use serde_json::{Value, json};
@@ -38,6 +39,8 @@ pub enum Protocol {
 /// A request as it came.
 #[derive(Clone, Debug)]
 pub struct Recorded {
+    /// The other end of the connection.
+    pub peer: SocketAddr,
     /// The path with its query.
     pub path: String,
     /// The headers.
@@ -90,6 +93,10 @@ impl ModelServer {
     pub async fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
+        // Without this, small chunks wait 40 ms for each other.
+        let listener = listener.tap_io(|stream| {
+            let _ = stream.set_nodelay(true);
+        });
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             requests: Mutex::default(),
@@ -100,9 +107,10 @@ impl ModelServer {
             released: watch::Sender::new(0),
         });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let task = tokio::spawn(async move {
             // Ends with the task; an error of the listener shows as refused connections.
-            let _ = axum::serve(listener, router).await;
+            let _ = axum::serve(listener, service).await;
         });
         Ok(Self { address, shared, task })
     }
@@ -185,14 +193,18 @@ impl Drop for Open {
     }
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response {
     let open = Open::new(&shared);
     let released = shared.released.subscribe();
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, MAX_BODY).await.unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-    lock(&shared.requests).push(Recorded { path, headers: parts.headers, body: body.clone() });
+    lock(&shared.requests).push(Recorded { peer, path, headers: parts.headers, body: body.clone() });
     let reply = match parts.uri.path() {
         "/v1/chat/completions" => reply_to(&shared, Protocol::OpenAi, &body),
         "/v1/messages" => reply_to(&shared, Protocol::Anthropic, &body),

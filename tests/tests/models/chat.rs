@@ -3,7 +3,7 @@
 use super::{
     KEY, ask, build, model, request, result_block, run, text_block, texts, tool_calls, tool_use, user,
 };
-use halo_server::model::registry::{ModelChoice, Thinking};
+use halo_server::model::registry::{CallSettings, ModelChoice, Registry, Thinking};
 use halo_server::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Role, StopReason, Usage};
 use halo_tests::model_server::reply::{Reply, Step};
 use halo_tests::model_server::{ModelServer, Protocol};
@@ -369,4 +369,39 @@ async fn the_history_goes_out_in_the_form_of_the_protocol() {
                 "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}}],
         })
     );
+}
+
+#[rstest]
+#[case::plain("openai-chat", false)]
+#[case::deepseek("deepseek", true)]
+#[tokio::test]
+async fn reasoning_goes_back_with_its_tool_calls_only_where_the_vendor_wants_it(
+    #[case] runtime: &str,
+    #[case] replayed: bool,
+) {
+    let server = ModelServer::start().await.unwrap();
+    let models = tempfile::tempdir().unwrap();
+    let endpoint = server.openai_endpoint();
+    let text = format!("id: mine\nruntime: {runtime}\ndefaultEndpoint: {endpoint}\nmodels: [{{ id: m }}]\n");
+    std::fs::write(models.path().join("mine.yaml"), text).unwrap();
+    let registry = Registry::new(models.path().to_owned());
+    let choice = registry.default_choice("mine").unwrap();
+    let model = registry.build(&choice, &|_, _| None, &CallSettings::default()).unwrap();
+    let thought = |more: Block| Message {
+        role: Role::Assistant,
+        content: vec![Block::Thinking { text: "hm".into(), signature: None }, more],
+    };
+    let history = vec![
+        user("x"),
+        thought(tool_use("a", "f", json!({}))),
+        Message { role: Role::User, content: vec![result_block("a", "text")] },
+        thought(text_block("done")),
+        user("y"),
+    ];
+    run(model.as_ref(), request(history)).await.1.unwrap();
+    let sent = server.last_request().unwrap();
+    let expected = if replayed { json!("hm") } else { Value::Null };
+    assert_eq!(sent.body["messages"][2]["reasoning_content"], expected);
+    assert_eq!(sent.body["messages"][4]["reasoning_content"], Value::Null);
+    assert!(sent.headers.get("authorization").is_none());
 }
