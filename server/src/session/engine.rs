@@ -80,10 +80,20 @@ impl Engine {
             return Err(WorkspaceError::ShuttingDown);
         }
         let cell = self.open().entry(real.clone()).or_default().clone();
+        let cell = match cell.get() {
+            Some(workspace) if workspace.is_current() => return Ok(workspace.clone()),
+            Some(gone) => {
+                tracing::warn!(workspace = %real.display(), "the database was removed or replaced; it is opened anew");
+                gone.abandon();
+                let mut open = self.open();
+                if open.get(&real).is_some_and(|listed| Arc::ptr_eq(listed, &cell)) {
+                    open.insert(real.clone(), Arc::default());
+                }
+                open.entry(real.clone()).or_default().clone()
+            }
+            None => cell,
+        };
         // Opening goes on when the caller leaves: it must not stop half way.
-        if let Some(workspace) = cell.get() {
-            return Ok(workspace.clone());
-        }
         let inner = self.inner.clone();
         let opening = self.inner.tasks.spawn(async move {
             cell.get_or_try_init(|| async {
@@ -96,7 +106,7 @@ impl Engine {
                     agents.clone(),
                     clock.clone(),
                     inner.budget.clone(),
-                    inner.closing.clone(),
+                    inner.closing.child_token(),
                     inner.tasks.clone(),
                 )
                 .await

@@ -167,13 +167,17 @@ impl Actor {
     }
 
     /// The server ends: the tools are stopped, the run stays in the ledger with its text so far, and this end does
-    /// not count as a crash.
+    /// not count as a crash. A run that somebody has stopped ends for good.
     pub async fn close(&mut self) {
         self.cancel_run(Cancelled::Shutdown);
         let Some(run) = &mut self.run else { return };
         let patient = async { while run.steps.recv().await.is_some() {} };
         if tokio::time::timeout(CLOSE_GRACE, patient).await.is_err() {
             run.task.abort();
+        }
+        if run.cancelled == Some(Cancelled::Stop) {
+            self.end_turn(Outcome::Aborted, None).await;
+            return;
         }
         let mut writes = std::mem::take(&mut run.deferred);
         writes.extend(self.checkpoint_write());

@@ -29,14 +29,14 @@ impl Handle {
     /// Stores the message and starts a run or queues it; creates the session where it is missing. Once called, the
     /// message may be stored even if the caller stops waiting.
     pub async fn send(&self, message: Inbound) -> Result<Sent, SessionError> {
-        self.workspace.owner()?;
+        self.workspace.own().await?;
         self.ask(|reply| Command::Send { message, reply }).await?
     }
 
     /// Stops the run in flight and everything it started; false when nothing runs. Answers when the run has ended,
     /// within about 2 s.
     pub async fn stop(&self) -> Result<bool, SessionError> {
-        if self.workspace.owner().is_err() {
+        if !self.workspace.is_owned() {
             return Ok(false);
         }
         self.ask(|reply| Command::Stop { reply }).await
@@ -44,7 +44,7 @@ impl Handle {
 
     /// Follows the session. `None` when it is idle and there is nothing to send.
     pub async fn subscribe(&self, from: From) -> Result<Option<Feed>, SessionError> {
-        if self.workspace.owner().is_err() {
+        if !self.workspace.is_owned() {
             return Ok(None);
         }
         self.ask(|reply| Command::Subscribe { from, reply }).await
@@ -52,7 +52,7 @@ impl Handle {
 
     /// A look for `/history`; `None` when the session has no row.
     pub async fn snapshot(&self) -> Result<Option<Snapshot>, SessionError> {
-        if self.workspace.owner().is_ok() {
+        if self.workspace.is_owned() {
             return self.ask(|reply| Command::Snapshot { reply }).await;
         }
         // Another process changes this session: only the disk knows.

@@ -13,7 +13,9 @@ use crate::workspace::lock::{Lock, LockError, try_lock};
 use crate::workspace::scaffold;
 use rusqlite::Connection;
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -33,8 +35,11 @@ pub struct Workspace {
 
 struct Inner {
     shared: Arc<Shared>,
-    /// Held while this process runs the workspace's sessions; else the text that names who does.
-    lock: Result<Lock, String>,
+    /// Held while this process runs the workspace's sessions.
+    lock: tokio::sync::Mutex<Option<Lock>>,
+    owned: AtomicBool,
+    /// The database file as it was opened: device and inode.
+    file: (u64, u64),
     actors: Mutex<HashMap<String, mpsc::Sender<Command>>>,
     tasks: TaskTracker,
 }
@@ -45,7 +50,12 @@ pub(super) fn has_database(folder: &Path) -> bool {
 }
 
 fn database_path(folder: &Path) -> PathBuf {
-    folder.join(".halo").join("halo.db")
+    scaffold::folder(folder).join("halo.db")
+}
+
+/// Device and inode.
+fn identity(file: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Workspace {
@@ -61,32 +71,65 @@ impl Workspace {
         let folder = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
             scaffold::make(&folder).map_err(|error| error.to_string())?;
-            let lock = match try_lock(&folder) {
-                Ok(lock) => Ok(lock),
-                Err(held @ LockError::Held { .. }) => Err(held.to_string()),
-                Err(error @ LockError::Io { .. }) => return Err(error.to_string()),
-            };
-            let db = Database::open(&database_path(&folder), Schema::Workspace)
-                .map_err(|error| error.to_string())?;
-            Ok::<_, String>((lock, db))
+            let file = database_path(&folder);
+            let db = Database::open(&file, Schema::Workspace).map_err(|error| error.to_string())?;
+            let file = identity(&file).ok_or_else(|| format!("{}: gone", file.display()))?;
+            Ok::<_, String>((db, file))
         });
-        let (lock, db) = opened
+        let (db, file) = opened
             .await
             .map_err(|error| WorkspaceError::Database(internal("opening a workspace", &error).to_string()))?
             .map_err(WorkspaceError::Database)?;
-        if let Err(held) = &lock {
-            tracing::warn!(workspace = %path.display(), %held, "this server only reads the workspace");
-        }
         let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
-        let workspace = Self { inner: Arc::new(Inner { shared, lock, actors: Mutex::default(), tasks }) };
-        workspace.recover().await;
+        let workspace = Self {
+            inner: Arc::new(Inner {
+                shared,
+                lock: tokio::sync::Mutex::default(),
+                owned: AtomicBool::new(false),
+                file,
+                actors: Mutex::default(),
+                tasks,
+            }),
+        };
+        if let Err(SessionError::NotOwner(held)) = workspace.own().await {
+            tracing::warn!(workspace = %workspace.path().display(), %held, "this server only reads the workspace");
+        }
         Ok(workspace)
     }
 
-    async fn recover(&self) {
-        if self.owner().is_err() {
-            return;
+    /// Whether the open database is still the one in the folder: somebody may have removed or replaced it.
+    pub(super) fn is_current(&self) -> bool {
+        identity(&database_path(self.path())) == Some(self.inner.file)
+    }
+
+    /// Whether this process runs the workspace's sessions.
+    pub(super) fn is_owned(&self) -> bool {
+        self.inner.owned.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that this process runs the workspace's sessions; the error names who does. When another process
+    /// has let go, its interrupted sessions are taken up.
+    pub(super) async fn own(&self) -> Result<(), SessionError> {
+        if self.is_owned() {
+            return Ok(());
         }
+        let mut lock = self.inner.lock.lock().await;
+        if self.is_owned() {
+            return Ok(());
+        }
+        let folder = self.path().to_owned();
+        let taken = tokio::task::spawn_blocking(move || try_lock(&folder)).await;
+        match taken.map_err(|error| internal("taking the runtime lock", &error))? {
+            Ok(taken) => *lock = Some(taken),
+            Err(held @ LockError::Held { .. }) => return Err(SessionError::NotOwner(held.to_string())),
+            Err(error @ LockError::Io { .. }) => return Err(internal("taking the runtime lock", &error)),
+        }
+        self.recover().await;
+        self.inner.owned.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    async fn recover(&self) {
         let unfinished = match self.inner.shared.db.read(sessions::unfinished).await {
             Ok(unfinished) => unfinished,
             Err(error) => {
@@ -103,14 +146,6 @@ impl Workspace {
     /// The real path.
     pub fn path(&self) -> &Path {
         &self.inner.shared.path
-    }
-
-    /// An error that names the holder, unless this process runs the workspace's sessions.
-    pub(super) fn owner(&self) -> Result<(), SessionError> {
-        match &self.inner.lock {
-            Ok(_) => Ok(()),
-            Err(held) => Err(SessionError::NotOwner(held.clone())),
-        }
     }
 
     pub(super) fn closing(&self) -> bool {
@@ -148,7 +183,7 @@ impl Workspace {
         access: AccessLevel,
         description: Option<String>,
     ) -> Result<(), SessionError> {
-        self.owner()?;
+        self.own().await?;
         self.session(id).ask(|reply| Command::Create { agent_id, access, description, reply }).await?
     }
 
@@ -246,6 +281,11 @@ impl Workspace {
         &self.inner.shared
     }
 
+    /// Ends the workspace's sessions: the folder it was opened in is gone.
+    pub(super) fn abandon(&self) {
+        self.inner.shared.closing.cancel();
+    }
+
     /// Finishes what waits and closes the database.
     pub(super) async fn close(&self) {
         self.inner.shared.db.close().await;
@@ -257,8 +297,9 @@ async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<C
     match Actor::load(id.clone(), workspace.inner.shared.clone()).await {
         Ok(actor) => actor.serve(&mut commands, |commands| workspace.retire(&id, commands)).await,
         Err(error) => {
+            // Whoever waits gets an error; the next question tries anew.
             internal(&format!("loading session {id}"), &error);
-            commands.close();
+            return;
         }
     }
     // What slipped in while the owner left goes to the next one; at the server's end nobody takes it.

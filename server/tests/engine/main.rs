@@ -328,24 +328,53 @@ async fn three_crashes_in_a_row_end_a_run_with_an_error_row() {
 }
 
 #[tokio::test]
-async fn a_second_process_on_a_workspace_reads_and_says_who_runs_it() {
+async fn a_second_process_on_a_workspace_reads_says_who_runs_it_and_takes_over_when_that_one_ends() {
     let world = World::new(vec![]).await;
     frames(world.start(&id("s"), "go").await).await;
     let runs = Database::open(&world.folder.path().join("other.db"), Schema::Runs).unwrap();
     let other = World::second(&world, runs).await;
-    let sent = other
-        .session(&id("s"))
-        .send(halo_server::session::Inbound {
-            text: "x".into(),
-            images: vec![],
-            access: halo_server::access::AccessLevel::Full,
-            agent_id: None,
-        })
-        .await;
-    let Err(error) = sent else { panic!("two owners of one workspace") };
+    let Err(error) = other.session(&id("s")).send(inbound("x")).await else {
+        panic!("two owners of one workspace")
+    };
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
     let look = other.session(&id("s")).snapshot().await.unwrap().unwrap();
     assert_eq!(look.top, 4);
+    let _folder = world.end().await;
+    let Sent::Started(feed) = other.session(&id("s")).send(inbound("x")).await.unwrap() else {
+        panic!("busy")
+    };
+    assert_eq!(outline(&frames(feed).await), "user stream complete");
+}
+
+#[tokio::test]
+async fn a_workspace_that_was_removed_and_made_anew_is_opened_anew() {
+    let world = World::new(vec![]).await;
+    frames(world.start(&id("s"), "go").await).await;
+    let path = world.workspace.path().to_owned();
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let anew = world.engine.workspace(&path).await.unwrap();
+    assert!(!anew.exists(&id("s")).await.unwrap());
+    let Sent::Started(feed) = anew.session(&id("s")).send(inbound("x")).await.unwrap() else {
+        panic!("busy")
+    };
+    frames(feed).await;
+    assert!(path.join(".halo/halo.db").is_file());
+    assert!(anew.exists(&id("s")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_run_that_was_stopped_does_not_come_back_after_the_server_ends() {
+    let world = World::new(vec![vec![Say::Call("probe", json!({}))]]).await;
+    *world.script.tool.lock().unwrap() = ToolMode::Stubborn;
+    let _feed = world.start(&id("s"), "go").await;
+    world.script.tool_began.notified().await;
+    let session = world.workspace.session(&id("s"));
+    let stop = tokio::spawn(async move { session.stop().await });
+    tokio::task::yield_now().await;
+    let world = World::at(world.end().await, Script::new(vec![])).await;
+    assert!(!world.workspace.session(&id("s")).snapshot().await.unwrap().unwrap().running);
+    let _ = stop.await.unwrap();
 }
 
 #[tokio::test]

@@ -36,6 +36,11 @@ pub fn text(text: &str) -> Say {
     Say::Text(text.into())
 }
 
+/// A message of a `full` sender.
+pub fn inbound(message: &str) -> Inbound {
+    Inbound { text: message.into(), images: vec![], access: AccessLevel::Full, agent_id: None }
+}
+
 /// Everything a test holds.
 pub struct World {
     pub folder: tempfile::TempDir,
@@ -222,9 +227,7 @@ impl World {
     }
 
     pub async fn send(&self, id: &SessionId, message: &str) -> Sent {
-        let inbound =
-            Inbound { text: message.into(), images: vec![], access: AccessLevel::Full, agent_id: None };
-        self.workspace.session(id).send(inbound).await.unwrap()
+        self.workspace.session(id).send(inbound(message)).await.unwrap()
     }
 
     pub async fn start(&self, id: &SessionId, message: &str) -> Feed {
