@@ -4,7 +4,7 @@
 use super::actor::{ActiveRun, Actor, QueueEntry};
 use super::frames::{Frame, FrameLog};
 use super::inflight::Inflight;
-use super::rows::{self, Standing};
+use super::rows::{self, ContentBlock, Standing};
 use super::run::{self, RunStep, Start};
 use super::{Inbound, InboundImage, Sent, SessionError};
 use crate::access::AccessLevel;
@@ -14,6 +14,15 @@ use crate::store::sessions::{SessionRow, Write};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// What a run has written so far, on its way into the log.
+#[derive(Default)]
+pub(super) struct Settled {
+    pub writes: Vec<Write>,
+    /// The blocks and deferred writes that `writes` holds, to be put back if they cannot be stored.
+    blocks: Vec<ContentBlock>,
+    deferred: Vec<Write>,
+}
 
 impl Actor {
     /// Makes the session; nothing happens when it exists.
@@ -173,15 +182,9 @@ impl Actor {
     async fn enqueue(&mut self, message: Inbound) -> Result<Sent, SessionError> {
         let Some(mut row) = self.row.clone() else { return Err(SessionError::NotFound) };
         let mut writes = vec![self.received(&mut row, &message.text, message.access)];
-        // What the run has written so far stands above the message, the rest below it. Nothing of it is lost when
-        // the commit fails: the blocks go back.
-        let settled = self.run.as_mut().and_then(|run| run.inflight.settle());
-        if let Some(blocks) = &settled {
-            let place = self.place();
-            let agent = self.run.as_ref().map(|run| run.agent_name.clone()).unwrap_or_default();
-            writes.push(Self::log_write(place, rows::assistant(place, &agent, blocks, Standing::Done)));
-            writes.extend(self.checkpoint_write());
-        }
+        // Nothing of what is settled is lost when the commit fails: it goes back.
+        let settled = self.settle();
+        writes.extend(settled.writes.iter().cloned());
         let place = self.place();
         writes.push(Self::log_write(place, rows::user(place, &message.text)));
         let seq = self.next.queue;
@@ -190,8 +193,9 @@ impl Actor {
             QueueEntry { at: place.at, text: message.text, images: message.images, access: message.access };
         writes.push(Write::Enqueue { seq, entry: serde_json::to_string(&entry).unwrap_or_default() });
         if let Err(error) = self.commit(writes).await {
-            if let (Some(run), Some(blocks)) = (&mut self.run, settled) {
-                run.inflight.unsettle(blocks);
+            if let Some(run) = &mut self.run {
+                run.inflight.unsettle(settled.blocks);
+                run.deferred = settled.deferred;
             }
             return Err(self.internal(&error));
         }
@@ -200,6 +204,22 @@ impl Actor {
         run.log.push(&Frame::User { text: &entry.text });
         self.queue.push((seq, entry));
         Ok(Sent::Queued(run.log.last()))
+    }
+
+    /// What the run has written so far goes into the log, so that the next row stands below it; what it still writes
+    /// comes after that row.
+    pub fn settle(&mut self) -> Settled {
+        let Some(run) = &mut self.run else { return Settled::default() };
+        let agent = run.agent_name.clone();
+        let deferred = std::mem::take(&mut run.deferred);
+        let blocks = run.inflight.settle().unwrap_or_default();
+        let mut writes = deferred.clone();
+        if !blocks.is_empty() {
+            let place = self.place();
+            writes.push(Self::log_write(place, rows::assistant(place, &agent, &blocks, Standing::Done)));
+            writes.extend(self.checkpoint_write());
+        }
+        Settled { writes, blocks, deferred }
     }
 
     /// The whole queue as one message for the model, the writes that move it there, and the lowest level among its

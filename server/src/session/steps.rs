@@ -207,10 +207,11 @@ impl Actor {
         writes
     }
 
-    /// A row that tells people something; it does not interrupt the row in flight.
-    pub async fn notice(&mut self, text: &str) {
-        let write = self.notification(text);
-        if let Err(error) = self.commit_or_keep(vec![write]).await {
+    /// A row that tells people something, below what the run has written so far.
+    async fn notice(&mut self, text: &str) {
+        let mut writes = self.settle().writes;
+        writes.push(self.notification(text));
+        if let Err(error) = self.commit_or_keep(writes).await {
             self.fail_storage(&error);
         }
     }

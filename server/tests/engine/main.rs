@@ -224,7 +224,9 @@ async fn a_failed_call_is_tried_again_and_what_was_shown_is_not_repeated() {
         World::new(vec![vec![text("Hello wo"), Say::Fail(error)], vec![text("Hello "), text("world")]]).await;
     let frames = frames(world.start(&id("s"), "go").await).await;
     assert_eq!(streamed(&frames), "Hello world");
-    assert_eq!(world.rows(&id("s")).await.last().unwrap()["content"], "Hello world");
+    let rows = world.rows(&id("s")).await;
+    let said = rows.iter().filter(|row| row["type"] == "assistant").filter_map(|row| row["content"].as_str());
+    assert_eq!(said.collect::<String>(), "Hello world");
 }
 
 #[tokio::test]
@@ -436,4 +438,36 @@ async fn a_page_of_history_has_the_newest_rows_and_tells_whether_older_ones_exis
     assert_eq!(page(Some(4), before).await, (all[2..6].to_vec(), true));
     assert_eq!(page(Some(7), before).await, (all[..6].to_vec(), false));
     assert_eq!(page(None, Some(1)).await, (vec![], false));
+}
+
+#[tokio::test]
+async fn a_message_or_a_notice_stands_between_what_was_written_before_and_after_it() {
+    let limited = ModelError {
+        kind: ErrorKind::Throttle,
+        status: Some(429),
+        message: "slow down".into(),
+        retry_after: Some(Duration::ZERO),
+    };
+    let world = World::new(vec![
+        vec![text("one "), Say::Gate, text("two "), Say::Fail(limited)],
+        vec![text("one two three")],
+        vec![text("four")],
+    ])
+    .await;
+    let feed = world.start(&id("s"), "go").await;
+    wait_for_text(&world, "one").await;
+    world.send(&id("s"), "wait").await;
+    world.script.gate.add_permits(1);
+    assert_eq!(streamed(&frames(feed).await), "one two threefour");
+    let rows = world.rows(&id("s")).await;
+    assert_eq!(
+        kinds(&rows),
+        "context user assistant user assistant notification usage assistant usage assistant"
+    );
+    let said: Vec<&str> = rows
+        .iter()
+        .filter(|row| row["type"] == "assistant")
+        .filter_map(|row| row["content"].as_str())
+        .collect();
+    assert_eq!(said, ["one ", "two ", "three", "four"]);
 }
