@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
@@ -42,6 +43,7 @@ pub struct Server {
     launch: Launch,
     running: Option<Running>,
     url: String,
+    listened_after: Duration,
 }
 
 struct Running {
@@ -59,7 +61,13 @@ impl Server {
 
     /// Starts in this place; panics unless it listens within [`crate::PATIENCE`].
     pub async fn launch(place: Place, launch: Launch) -> Self {
-        let mut server = Self { place: Arc::new(place), launch, running: None, url: String::new() };
+        let mut server = Self {
+            place: Arc::new(place),
+            launch,
+            running: None,
+            url: String::new(),
+            listened_after: Duration::ZERO,
+        };
         server.restart().await;
         server
     }
@@ -67,9 +75,11 @@ impl Server {
     /// Starts it again after [`Self::kill9`] or [`Self::stop`], in the same place.
     pub async fn restart(&mut self) {
         assert!(self.running.is_none(), "it still runs");
+        let begin = Instant::now();
         let (mut child, stderr, reader) = spawn(&self.place, &self.launch);
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let line = within("the server listens", stdout.next_line()).await.expect("stdout can be read");
+        self.listened_after = begin.elapsed();
         let Some(line) = line else {
             let status = within("the server ends", child.wait()).await;
             panic!("the server did not start ({status:?}): {}", text(&stderr));
@@ -93,6 +103,11 @@ impl Server {
     /// `http://<address>`.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// How long the last start took to say that it listens.
+    pub fn listened_after(&self) -> Duration {
+        self.listened_after
     }
 
     /// Host and port.
@@ -120,7 +135,7 @@ impl Server {
                 if text.contains(part) {
                     return text;
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         within(&format!("{part:?} on stderr"), look).await
@@ -145,7 +160,7 @@ impl Server {
         kill_process(running.pid, Signal::TERM).expect("it can be told");
         let status = within("the server ends", running.child.wait()).await.expect("it can be waited for");
         // A process that it left behind may hold the pipe; the test asserts on what is there then.
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(2), &mut running.reader).await;
+        let _ = tokio::time::timeout(Duration::from_secs(2), &mut running.reader).await;
         running.reader.abort();
         (status, text(&running.stderr))
     }

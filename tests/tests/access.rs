@@ -1,6 +1,10 @@
 //! What a token below `full` may do: files under the guard, no shell, and for `readonly` no change.
 
-use halo_tests::server::Server;
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
+
+use halo_tests::model_server::{ModelServer, Protocol};
+use halo_tests::place::Place;
+use halo_tests::server::{Launch, Server};
 use halo_tests::web::{Client, Frame, kinds_of};
 use rstest::rstest;
 
@@ -11,7 +15,11 @@ struct Session {
 }
 
 async fn session(access: &str) -> Session {
-    let server = Server::start().await;
+    session_on(Place::new(), access).await
+}
+
+async fn session_on(place: Place, access: &str) -> Session {
+    let server = Server::launch(place, Launch::default()).await;
     let outside = server.place().root().join("outside.txt");
     std::fs::write(&outside, "from outside").unwrap();
     std::os::unix::fs::symlink(&outside, server.workspace().join("link.txt")).unwrap();
@@ -69,24 +77,33 @@ async fn databases_and_secrets_of_halo_are_hidden(#[case] access: &str) {
     assert!(!session.result("list .halo").await.contains("halo.db"));
 }
 
-#[rstest]
-#[case("readonly")]
-#[case("workspace")]
 #[tokio::test]
-async fn a_shell_is_refused_with_the_reason(#[case] access: &str) {
-    let session = session(access).await;
+async fn a_shell_is_refused_to_a_workspace_token_with_the_reason() {
+    let session = session("workspace").await;
     let result = session.result("run echo pwned > pwned.txt").await;
-    assert!(result.contains("shell_exec") && result.contains(access), "{result}");
+    assert!(result.contains("shell_exec is refused") && result.contains("workspace"), "{result}");
     assert!(!session.server.workspace().join("pwned.txt").exists());
 }
 
 #[tokio::test]
-async fn readonly_changes_nothing() {
-    let session = session("readonly").await;
-    for order in ["write new.txt x", "edit notes.txt: two -> 2", "write README.md gone"] {
+async fn readonly_changes_nothing_not_even_when_the_model_calls_what_it_was_not_offered() {
+    let model = ModelServer::start().await.unwrap();
+    let place = Place::new();
+    place.scripted(&model, Protocol::OpenAi);
+    let session = session_on(place, "readonly").await;
+    for order in [
+        r#"TOOL shell_exec {"command": "echo pwned > new.txt"}"#,
+        r#"TOOL file_write {"path": "new.txt", "content": "x"}"#,
+        r#"TOOL file_write {"path": "README.md", "content": "x"}"#,
+        r#"TOOL file_edit {"path": "notes.txt", "old_string": "two", "new_string": "2"}"#,
+    ] {
         let result = session.result(order).await;
-        assert!(result.contains("readonly") || result.contains("read-only"), "{order}: {result}");
+        assert!(result.contains("no tool named"), "{order}: {result}");
     }
+    let offered = model.last_request().unwrap().body["tools"].clone();
+    let names: Vec<&str> =
+        offered.as_array().unwrap().iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
+    assert_eq!(names, ["file_read", "file_list", "grep", "glob"]);
     let place = session.server.place();
     assert!(!place.workspace().join("new.txt").exists());
     assert_eq!(place.read("notes.txt"), "one\ntwo\nthree\n");

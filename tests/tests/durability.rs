@@ -4,6 +4,7 @@
 use halo_tests::place::Place;
 use halo_tests::server::{Launch, Server};
 use halo_tests::tool_or_skip;
+use halo_tests::web::Client;
 use std::collections::HashMap;
 use std::fs;
 use std::process::Command;
@@ -28,8 +29,9 @@ async fn the_log_is_synced_before_the_user_frame_goes_out() {
     let mut wrapper: Vec<_> = ["strace", "-f", "-y", "-s", "20000", "-e"].map(Into::into).into();
     wrapper.push("trace=fdatasync,fsync,pwrite64,write,writev,sendto,sendmsg".into());
     wrapper.extend(["-o".into(), trace.clone().into_os_string()]);
+    let token = place.token("full").await;
     let mut server = Server::launch(place, Launch { wrapper, ..Launch::default() }).await;
-    let client = server.client("full").await;
+    let client = Client::new(server.url(), Some(&token));
     let session = client.mint().await;
     let frames = client.turn(&session, &format!("say {MARKER}")).await;
     assert_eq!(frames.last().unwrap().kind(), "complete");
@@ -44,7 +46,7 @@ async fn the_log_is_synced_before_the_user_frame_goes_out() {
     server.wait().await;
 
     let calls = calls(&fs::read_to_string(trace).unwrap());
-    let sent = calls.iter().position(|call| call.sends_the_user_frame()).expect("the user frame was sent");
+    let sent = calls.iter().position(Call::sends_the_user_frame).expect("the user frame was sent");
     let written =
         calls[..sent].iter().rposition(Call::writes_the_message).expect("the message was logged before");
     let synced = calls[written..sent].iter().any(Call::syncs_the_log);
@@ -108,5 +110,6 @@ fn is_user_frame(call: &str) -> bool {
 }
 
 fn shown(calls: &[Call]) -> String {
-    calls.iter().map(|call| format!("{}\n", call.0.chars().take(120).collect::<String>())).collect()
+    let heads: Vec<String> = calls.iter().map(|call| call.0.chars().take(120).collect()).collect();
+    heads.join("\n")
 }
