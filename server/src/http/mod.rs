@@ -35,7 +35,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use tower_http::{CompressionLevel, compression};
 
 /// Bodies below this many bytes are sent as they are.
-const COMPRESS_FROM: u64 = 1024;
+const COMPRESS_FROM: u16 = 1024;
 
 /// The level for gzip and brotli alike: brotli's own default takes seconds for a long history.
 const COMPRESSION_LEVEL: CompressionLevel = CompressionLevel::Precise(4);

@@ -328,9 +328,11 @@ pub(super) async fn ask<T>(
         }
         match workspace.mailbox(id).send(command).await {
             Ok(()) => {
-                return answer.await.map_err(|_| match workspace.closing() {
-                    true => SessionError::ShuttingDown,
-                    false => internal(&format!("session {id}"), &"the session's owner gave no answer"),
+                return answer.await.map_err(|_| {
+                    if workspace.closing() {
+                        return SessionError::ShuttingDown;
+                    }
+                    internal(&format!("session {id}"), &"the session's owner gave no answer")
                 });
             }
             Err(refused) => command = refused.0,

@@ -1,6 +1,8 @@
 //! The real `halo` binary, as a person at a terminal sees it: exit codes, one clear line for each failure,
 //! and that it works on a home of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use rstest::rstest;

@@ -194,7 +194,7 @@ async fn history_and_the_stream_after_it_make_the_whole_text() {
     for _ in 0..50 {
         let words: Vec<Say> = (0..30).map(|n| text(&format!("w{n} "))).collect();
         let world = World::new(vec![words.clone()]).await;
-        let whole: String = (0..30).map(|n| format!("w{n} ")).collect();
+        let whole = (0..30).map(|n| format!("w{n}")).collect::<Vec<_>>().join(" ") + " ";
         let feed = world.start(&id("s"), "go").await;
         tokio::task::yield_now().await;
         let look = world.workspace.session(&id("s")).snapshot().await.unwrap().unwrap();
