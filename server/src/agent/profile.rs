@@ -241,9 +241,14 @@ impl Profiles {
         }
     }
 
-    /// Whether a client may name this agent: it exists, can be read, is not internal and not switched off.
-    pub fn available(&self, workspace: &Path, id: &str, disabled: &[DisabledItem]) -> bool {
-        self.resolve(workspace, id).is_ok_and(|profile| qualifies(&profile, disabled))
+    /// The agent that a client names. `None`: it is internal or switched off.
+    pub fn pick(
+        &self,
+        workspace: &Path,
+        id: &str,
+        disabled: &[DisabledItem],
+    ) -> Result<Option<Profile>, ProfileError> {
+        Ok(Some(self.resolve(workspace, id)?).filter(|profile| qualifies(profile, disabled)))
     }
 
     fn place(&self, workspace: &Path, id: &str) -> PathBuf {

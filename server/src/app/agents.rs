@@ -3,13 +3,13 @@
 
 use crate::access::AccessLevel;
 use crate::agent::Agent;
-use crate::agent::profile::{Caching, Profile, ProfileModel, Profiles};
+use crate::agent::profile::{Caching, Profile, ProfileError, ProfileModel, Profiles};
 use crate::agent::prompt::{Surroundings, system_prompt};
 use crate::clock::Clock;
 use crate::config::{Effective, Home, Live};
 use crate::model::Model;
 use crate::model::registry::{CacheTtl, CallSettings, ModelChoice, Registry, Thinking};
-use crate::session::AgentSource;
+use crate::session::{AgentSource, Unavailable};
 use crate::tool::registry::Registry as Tools;
 use crate::tool::{Context, Limits, Tool};
 use std::path::{Path, PathBuf};
@@ -86,13 +86,16 @@ impl Agents {
 }
 
 impl AgentSource for Agents {
-    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Option<(String, String)> {
+    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Result<(String, String), Unavailable> {
         let profile = match wanted {
-            Some(id) if !self.profiles.available(workspace, id, &[]) => return None,
-            Some(id) => self.profiles.resolve(workspace, id),
-            None => self.profiles.default_for(workspace, &[]),
+            Some(id) => self.profiles.pick(workspace, id, &[]),
+            None => self.profiles.default_for(workspace, &[]).map(Some),
         };
-        profile.ok().map(|profile| (profile.id, profile.name))
+        match profile {
+            Ok(Some(profile)) => Ok((profile.id, profile.name)),
+            Ok(None) | Err(ProfileError::InvalidId | ProfileError::NotFound(_)) => Err(Unavailable::No),
+            Err(error) => Err(Unavailable::Broken(error.to_string())),
+        }
     }
 
     fn build(&self, workspace: &Path, agent_id: &str, access: AccessLevel) -> Result<Agent, String> {

@@ -106,7 +106,11 @@ async fn serve(
     }
     // What is wrong with a database shows before anything is promised; making new ones takes longer than a first
     // start may take to listen.
-    let existing = if home.channels_db().exists() { Some(Databases::open(&home)?) } else { None };
+    let existing = if home.channels_db().exists() || home.runs_db().exists() {
+        Some(Databases::open(&home)?)
+    } else {
+        None
+    };
     terminal::say(&format!("listening on {url}"))?;
     let Databases { channels, runs } = match existing {
         Some(databases) => databases,

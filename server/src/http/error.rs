@@ -47,6 +47,9 @@ pub enum ApiError {
     /// `agentId` names no agent that may be used.
     #[error("agent not available")]
     AgentNotAvailable,
+    /// The agent's files have a mistake; the text names the place.
+    #[error("agent not available: {0}")]
+    AgentBroken(String),
     /// A chat without anything to say.
     #[error("message or images required")]
     MessageRequired,
@@ -105,6 +108,9 @@ pub enum ApiError {
     /// Nothing here.
     #[error("not found")]
     NotFound,
+    /// The workspace cannot be opened as it is; the text names the file and what to do.
+    #[error("workspace unusable: {0}")]
+    WorkspaceUnusable(String),
     /// Another process owns the workspace; the text names it.
     #[error("{0}")]
     NotOwner(String),
@@ -140,6 +146,7 @@ impl ApiError {
             Self::NotOwned => ("not_owned", StatusCode::FORBIDDEN),
             Self::SessionNotFound => ("session_not_found", StatusCode::NOT_FOUND),
             Self::AgentNotAvailable => ("agent_not_available", StatusCode::BAD_REQUEST),
+            Self::AgentBroken(_) => ("agent_broken", StatusCode::BAD_REQUEST),
             Self::MessageRequired => ("message_required", StatusCode::BAD_REQUEST),
             Self::InvalidBody => ("invalid_body", StatusCode::BAD_REQUEST),
             Self::WrongType { .. } => ("wrong_type", StatusCode::BAD_REQUEST),
@@ -155,6 +162,7 @@ impl ApiError {
             Self::InvalidBefore => ("invalid_before", StatusCode::BAD_REQUEST),
             Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
             Self::NotFound => ("not_found", StatusCode::NOT_FOUND),
+            Self::WorkspaceUnusable(_) => ("workspace_unusable", StatusCode::INTERNAL_SERVER_ERROR),
             Self::NotOwner(_) => ("not_owner", StatusCode::SERVICE_UNAVAILABLE),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE),
             Self::Internal { .. } => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
@@ -188,6 +196,7 @@ impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         match error {
             SessionError::AgentNotAvailable => Self::AgentNotAvailable,
+            SessionError::AgentBroken(text) => Self::AgentBroken(text),
             SessionError::NotFound => Self::SessionNotFound,
             SessionError::NotOwner(text) => Self::NotOwner(text),
             SessionError::ShuttingDown => Self::ShuttingDown,
@@ -201,7 +210,11 @@ impl From<WorkspaceError> for ApiError {
         match error {
             WorkspaceError::NotFound => Self::WorkspaceNotFound,
             WorkspaceError::ShuttingDown => Self::ShuttingDown,
-            WorkspaceError::Database(text) => Self::internal(text),
+            WorkspaceError::Unusable(text) => {
+                tracing::error!("a workspace is unusable: {text}");
+                Self::WorkspaceUnusable(text)
+            }
+            WorkspaceError::Internal(id) => Self::Internal { id },
         }
     }
 }
@@ -233,6 +246,7 @@ mod tests {
             ApiError::NotOwned,
             ApiError::SessionNotFound,
             ApiError::AgentNotAvailable,
+            ApiError::AgentBroken("mine/agent.yaml:5:14: not a number".into()),
             ApiError::MessageRequired,
             ApiError::InvalidBody,
             ApiError::WrongType { field: "sessionId".into(), expected: "a string" },
@@ -248,6 +262,7 @@ mod tests {
             ApiError::InvalidBefore,
             ApiError::MethodNotAllowed,
             ApiError::NotFound,
+            ApiError::WorkspaceUnusable("/ws/.halo/halo.db: made by a newer halo".into()),
             ApiError::NotOwner("workspace in use by process 7".into()),
             ApiError::ShuttingDown,
             ApiError::Internal { id: "0badcafe".into() },

@@ -3,7 +3,7 @@
 use crate::access::AccessLevel;
 use crate::agent::Agent;
 use crate::clock::SystemClock;
-use crate::session::{AgentSource, Engine, Parts};
+use crate::session::{AgentSource, Engine, Parts, Unavailable};
 use crate::store::Database;
 use crate::store::schema::Schema;
 use axum::response::Response;
@@ -29,8 +29,8 @@ pub fn frames(text: &str) -> Vec<Value> {
 struct NoAgents;
 
 impl AgentSource for NoAgents {
-    fn choose(&self, _: &Path, _: Option<&str>) -> Option<(String, String)> {
-        None
+    fn choose(&self, _: &Path, _: Option<&str>) -> Result<(String, String), Unavailable> {
+        Err(Unavailable::No)
     }
 
     fn build(&self, _: &Path, _: &str, _: AccessLevel) -> Result<Agent, String> {

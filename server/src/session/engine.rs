@@ -4,7 +4,7 @@
 use super::frames::Budget;
 use super::run::AgentSource;
 use super::workspace::{Workspace, has_database};
-use super::{WorkspaceError, internal};
+use super::{WorkspaceError, logged};
 use crate::clock::Clock;
 use crate::store::{Database, runs};
 use std::collections::HashMap;
@@ -100,7 +100,7 @@ impl Engine {
                 let Parts { runs, agents, clock } = &inner.parts;
                 runs::remember(runs, &real, clock.now_ms())
                     .await
-                    .map_err(|error| WorkspaceError::Database(internal("runs.db", &error).to_string()))?;
+                    .map_err(|error| WorkspaceError::Internal(logged("runs.db", &error)))?;
                 Workspace::open(
                     real,
                     agents.clone(),
@@ -114,9 +114,9 @@ impl Engine {
             .await
             .cloned()
         });
-        opening.await.unwrap_or_else(|error| {
-            Err(WorkspaceError::Database(internal("opening a workspace", &error).to_string()))
-        })
+        opening
+            .await
+            .unwrap_or_else(|error| Err(WorkspaceError::Internal(logged("opening a workspace", &error))))
     }
 
     /// Opens every workspace that has been used and still has a database, so that interrupted sessions go on.

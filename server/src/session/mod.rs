@@ -19,7 +19,7 @@ mod workspace;
 
 pub use engine::{Engine, Parts};
 pub use handle::Handle;
-pub use run::AgentSource;
+pub use run::{AgentSource, Unavailable};
 pub use workspace::Workspace;
 
 use crate::access::AccessLevel;
@@ -34,9 +34,12 @@ pub enum WorkspaceError {
     /// Relative, missing, or no folder.
     #[error("workspace not found")]
     NotFound,
-    /// The database cannot be opened; the text says why and what to do.
-    #[error("{0}")]
-    Database(String),
+    /// It cannot be opened as it is; the text names the file, says why and what to do.
+    #[error("workspace unusable: {0}")]
+    Unusable(String),
+    /// Something of ours failed; logged with the id that the text carries.
+    #[error("internal error (id {0})")]
+    Internal(String),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -48,6 +51,9 @@ pub enum SessionError {
     /// `agentId` names no agent that exists, is enabled and not internal.
     #[error("agent not available")]
     AgentNotAvailable,
+    /// The agent exists, and its files have a mistake; the text names file, line and column.
+    #[error("agent not available: {0}")]
+    AgentBroken(String),
     /// A sub-session id that does not exist; these are never created by name.
     #[error("session not found")]
     NotFound,
@@ -145,7 +151,12 @@ pub type Rows = BoxStream<'static, Result<Vec<String>, SessionError>>;
 
 /// Logs a failure under a fresh id and gives the error that carries only the id.
 fn internal(place: &str, error: &dyn std::fmt::Display) -> SessionError {
+    SessionError::Internal(logged(place, error))
+}
+
+/// Logs a failure; gives the id under which the log has it.
+fn logged(place: &str, error: &dyn std::fmt::Display) -> String {
     let id = ids::new_run();
     tracing::error!(id, place, %error, "internal error");
-    SessionError::Internal(id)
+    id
 }

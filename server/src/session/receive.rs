@@ -5,7 +5,7 @@ use super::actor::{ActiveRun, Actor, QueueEntry};
 use super::frames::{Frame, FrameLog};
 use super::inflight::Inflight;
 use super::rows::{self, ContentBlock, Standing};
-use super::run::{self, RunStep, Start};
+use super::run::{self, RunStep, Start, Unavailable};
 use super::{Inbound, InboundImage, Sent, SessionError};
 use crate::access::AccessLevel;
 use crate::clock::iso;
@@ -54,9 +54,11 @@ impl Actor {
         let (agent_id, agent_name) =
             tokio::task::spawn_blocking(move || agents.choose(&workspace, agent_id.as_deref()))
                 .await
-                .ok()
-                .flatten()
-                .ok_or(SessionError::AgentNotAvailable)?;
+                .map_err(|error| super::internal("choosing an agent", &error))?
+                .map_err(|why| match why {
+                    Unavailable::No => SessionError::AgentNotAvailable,
+                    Unavailable::Broken(text) => SessionError::AgentBroken(text),
+                })?;
         let now = self.now();
         Ok(SessionRow {
             id: self.id.to_string(),

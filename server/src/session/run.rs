@@ -13,11 +13,20 @@ use tokio_util::sync::CancellationToken;
 /// Steps that may wait for the session.
 pub(super) const STEPS: usize = 256;
 
+/// Why an agent cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// It does not exist, is disabled or internal.
+    No,
+    /// Its files have a mistake: the file, the place and what is wrong.
+    Broken(String),
+}
+
 /// Finds agents and builds them, as the files say at that moment. The methods read small files and may block.
 pub trait AgentSource: Send + Sync {
-    /// The agent that a new session is bound to: the one asked for, else the workspace's entry agent. `None` when
-    /// it does not exist, is disabled or internal. Gives id and display name.
-    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Option<(String, String)>;
+    /// The agent that a new session is bound to: the one asked for, else the workspace's entry agent. Gives id and
+    /// display name.
+    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Result<(String, String), Unavailable>;
 
     /// An agent that is ready to work. The error is for people: what is wrong, in which file, and what to do.
     fn build(&self, workspace: &Path, agent_id: &str, access: AccessLevel) -> Result<Agent, String>;

@@ -4,7 +4,7 @@ use super::actor::{Actor, Command, Shared};
 use super::frames::Budget;
 use super::ids::SessionId;
 use super::run::AgentSource;
-use super::{Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal};
+use super::{Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged};
 use crate::access::AccessLevel;
 use crate::clock::Clock;
 use crate::store::schema::Schema;
@@ -78,8 +78,8 @@ impl Workspace {
         });
         let (db, file) = opened
             .await
-            .map_err(|error| WorkspaceError::Database(internal("opening a workspace", &error).to_string()))?
-            .map_err(WorkspaceError::Database)?;
+            .map_err(|error| WorkspaceError::Internal(logged("opening a workspace", &error)))?
+            .map_err(WorkspaceError::Unusable)?;
         let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
         let workspace = Self {
             inner: Arc::new(Inner {

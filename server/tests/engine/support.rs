@@ -10,7 +10,9 @@ use halo_server::model::{
     Block, Completion, Event, Message, Model, ModelError, Request, StopReason, ToolSpec, Usage,
 };
 use halo_server::session::ids::SessionId;
-use halo_server::session::{AgentSource, Engine, Feed, From, HistoryQuery, Inbound, Parts, Sent, Workspace};
+use halo_server::session::{
+    AgentSource, Engine, Feed, From, HistoryQuery, Inbound, Parts, Sent, Unavailable, Workspace,
+};
 use halo_server::store::Database;
 use halo_server::store::schema::Schema;
 use halo_server::tool::{Context, Limits, Output, Tool};
@@ -150,9 +152,9 @@ impl Tool for Probe {
 struct Source(Arc<Script>);
 
 impl AgentSource for Source {
-    fn choose(&self, _: &Path, wanted: Option<&str>) -> Option<(String, String)> {
+    fn choose(&self, _: &Path, wanted: Option<&str>) -> Result<(String, String), Unavailable> {
         let id = wanted.unwrap_or("default");
-        (id == "default").then(|| (id.to_owned(), "Default".to_owned()))
+        if id == "default" { Ok((id.to_owned(), "Default".to_owned())) } else { Err(Unavailable::No) }
     }
 
     fn build(&self, workspace: &Path, _: &str, access: AccessLevel) -> Result<Agent, String> {

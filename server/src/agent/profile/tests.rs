@@ -75,7 +75,7 @@ fn a_workspace_folder_stands_in_for_the_global_one_as_a_whole() {
     fs::remove_file(own.join("agent.yaml")).unwrap();
     let error = home.resolve("helper").unwrap_err();
     assert!(error.to_string().contains("agent.yaml missing or unreadable"), "{error}");
-    assert!(!home.profiles.available(&home.workspace, "helper", &[]));
+    assert!(home.profiles.pick(&home.workspace, "helper", &[]).is_err());
 }
 
 #[test]
@@ -114,8 +114,9 @@ fn only_agents_that_exist_are_enabled_and_not_internal_may_be_named() {
     home.in_global("helper", "name: A\n");
     home.in_global("hidden", "name: A\ninternal: true\n");
     home.in_global("broken", "name: [\n");
-    let available =
-        |id: &str, disabled: &[DisabledItem]| home.profiles.available(&home.workspace, id, disabled);
+    let available = |id: &str, disabled: &[DisabledItem]| {
+        matches!(home.profiles.pick(&home.workspace, id, disabled), Ok(Some(_)))
+    };
     assert!(available("helper", &[]) && available(DEFAULT, &[]));
     assert!(!available("helper", &[off("helper", "global")]));
     for id in ["hidden", "broken", "nobody", "", "..", "a/b", "../helper"] {

@@ -67,9 +67,10 @@ fn answer(id: &SessionId, sent: Sent) -> Response {
 /// Three refusals come inside a stream on this route, because its clients look for them there.
 fn in_stream(refused: ApiError) -> Result<Response, ApiError> {
     match refused {
-        ApiError::WorkspaceOverride | ApiError::WorkspaceNotFound | ApiError::AgentNotAvailable => {
-            Ok(sse::ended(&[sse::error(&refused.to_string())]))
-        }
+        ApiError::WorkspaceOverride
+        | ApiError::WorkspaceNotFound
+        | ApiError::AgentNotAvailable
+        | ApiError::AgentBroken(_) => Ok(sse::ended(&[sse::error(&refused.to_string())])),
         other => Err(other),
     }
 }
