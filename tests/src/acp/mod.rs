@@ -16,7 +16,7 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::{Agent, Client, Error, JsonRpcRequest, Lines};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -227,11 +227,6 @@ pub fn joined(updates: &[SessionUpdate]) -> Vec<Value> {
         joined.push(next);
     }
     joined
-}
-
-/// Where an editor would have it.
-pub fn cwd_of(path: &Path) -> String {
-    path.display().to_string()
 }
 
 fn of_session(updates: &[SessionNotification], session: &str) -> Vec<SessionUpdate> {
