@@ -26,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 const HELD_FOR: Duration = Duration::from_secs(600);
 /// How long an actor with nothing to hold stays.
 const IDLE_FOR: Duration = Duration::from_secs(60);
+/// How often what could not be stored is tried again.
+const STORE_AGAIN_EVERY: Duration = Duration::from_secs(2);
 /// How often the text of a turn in flight is put on disk.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// How long a stopped run may take to end by itself.
@@ -125,6 +127,14 @@ pub(super) struct Actor {
     pub last: Option<(Arc<FrameLog>, Instant)>,
     /// Writes of a finished run that could not be stored; they go before whatever is written next.
     pub pending: Vec<Write>,
+    /// Messages that came while a cancelled run was ending: they are no part of what was cancelled, so they wait
+    /// for its end, unanswered.
+    waiting: Vec<(Inbound, Reply<Sent>)>,
+    /// What could not be taken up again for want of the store: the ledger's count where a run was in flight. It
+    /// goes before everything else.
+    pub left: Option<Option<i64>>,
+    /// When what could not be stored is tried again.
+    store_again_at: Instant,
     /// The latest time given to a row: rows never go back in time.
     pub last_at: i64,
     idle_since: Instant,
@@ -162,6 +172,9 @@ impl Actor {
             run: None,
             last: None,
             pending: Vec::new(),
+            waiting: Vec::new(),
+            left: None,
+            store_again_at: Instant::now(),
             idle_since: Instant::now(),
         })
     }
@@ -187,12 +200,18 @@ impl Actor {
                     self.command(command).await;
                     self.idle_since = Instant::now();
                 }
-                step = next_step(&mut self.run) => self.step(step).await,
+                // Before the steps: those of a fast model may never leave a gap.
                 () = tokio::time::sleep_until(wake) => {
                     self.tick().await;
                     if self.may_retire() && retire(commands) {
                         return;
                     }
+                }
+                step = next_step(&mut self.run) => self.step(step).await,
+            }
+            if self.run.is_none() {
+                for (message, reply) in std::mem::take(&mut self.waiting) {
+                    let _ = reply.send(self.receive(message).await);
                 }
             }
         }
@@ -202,6 +221,11 @@ impl Actor {
         match command {
             Command::Create { agent_id, access, description, reply } => {
                 let _ = reply.send(self.create(agent_id, access, description).await);
+            }
+            Command::Send { message, reply }
+                if self.run.as_ref().is_some_and(|run| run.cancelled.is_some()) =>
+            {
+                self.waiting.push((message, reply));
             }
             Command::Send { message, reply } => {
                 let _ = reply.send(self.receive(message).await);
@@ -224,6 +248,8 @@ impl Actor {
             (None, Some((_, until))) => Some(*until),
             (None, None) => Some(self.idle_since + IDLE_FOR),
         };
+        // With something to store there is no retiring, so that is what it wakes for.
+        let idle = if run.is_none() && self.must_store() { Some(self.store_again_at) } else { idle };
         [run.and_then(|run| run.checkpoint_at), run.and_then(|run| run.force_at), idle]
             .into_iter()
             .flatten()
@@ -236,7 +262,12 @@ impl Actor {
         if self.last.as_ref().is_some_and(|(_, until)| *until <= now) {
             self.last = None;
         }
-        let Some(run) = &mut self.run else { return };
+        let Some(run) = &mut self.run else {
+            if self.must_store() && self.store_again_at <= now {
+                self.store_again().await;
+            }
+            return;
+        };
         if run.checkpoint_at.is_some_and(|at| at <= now) {
             run.checkpoint_at = None;
             self.checkpoint().await;
@@ -247,10 +278,24 @@ impl Actor {
         }
     }
 
+    /// Whether something waits for the store to work again.
+    fn must_store(&self) -> bool {
+        self.left.is_some() || !self.pending.is_empty()
+    }
+
+    async fn store_again(&mut self) {
+        if let Some(crashes) = self.left.take() {
+            self.recover(crashes).await;
+        } else if let Err(error) = self.commit(Vec::new()).await {
+            tracing::debug!(session = %self.id, %error, "the end of a turn can still not be stored");
+        }
+        self.store_again_at = Instant::now() + STORE_AGAIN_EVERY;
+    }
+
     fn may_retire(&self) -> bool {
         self.run.is_none()
             && self.last.is_none()
-            && self.pending.is_empty()
+            && !self.must_store()
             && self.idle_since.elapsed() >= IDLE_FOR
     }
 

@@ -170,7 +170,14 @@ impl Actor {
     /// not count as a crash. A run that somebody has stopped ends for good.
     pub async fn close(&mut self) {
         self.cancel_run(Cancelled::Shutdown);
-        let Some(run) = &mut self.run else { return };
+        let Some(run) = &mut self.run else {
+            if !self.pending.is_empty()
+                && let Err(error) = self.commit(Vec::new()).await
+            {
+                tracing::error!(session = %self.id, %error, "the end of the last turn could not be stored; it is lost");
+            }
+            return;
+        };
         let patient = async { while run.steps.recv().await.is_some() {} };
         if tokio::time::timeout(CLOSE_GRACE, patient).await.is_err() {
             run.task.abort();

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 /// What one run's held frames may take.
@@ -191,7 +192,8 @@ impl FrameLog {
     /// Whether the frame after place `seq` is still held or yet to come.
     pub fn holds(&self, seq: u64) -> bool {
         let inner = self.lock();
-        seq + 1 >= inner.first && seq < inner.first + inner.frames.len() as u64
+        // The number is the client's: it may be the largest there is.
+        seq.saturating_add(1) >= inner.first && seq < inner.first + inner.frames.len() as u64
     }
 
     /// Adds a frame; `complete` and `error` end the log. Nothing is added after the end.
@@ -262,6 +264,8 @@ impl FrameLog {
         let stream = async_stream::stream! {
             let mut at = after;
             let mut keepalive = tokio::time::interval(KEEPALIVE);
+            // What a busy stream left out is not made up for.
+            keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
             keepalive.tick().await;
             loop {
                 changed.borrow_and_update();
@@ -355,7 +359,7 @@ mod tests {
         for _ in 0..10 {
             log.push(&Frame::Stream { text: &big });
         }
-        assert!(log.start() > 0 && !log.holds(0) && log.holds(9));
+        assert!(log.start() > 0 && !log.holds(0) && log.holds(9) && !log.holds(u64::MAX));
         log.push(&Frame::Complete);
         assert_eq!(
             text(log.follow(0, CancellationToken::new())).await,
@@ -371,6 +375,19 @@ mod tests {
         let mut feed = log.follow(0, CancellationToken::new()).0;
         assert_eq!(feed.next().await.as_deref(), Some(&b": keepalive\n\n"[..]));
         assert_eq!(started.elapsed().as_secs(), 15);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_was_away_gets_one_keepalive_not_all_it_missed() {
+        let log = log();
+        log.push(&Frame::Stream { text: "a" });
+        let mut feed = log.follow(0, CancellationToken::new()).0;
+        feed.next().await;
+        tokio::time::advance(10 * KEEPALIVE).await;
+        feed.next().await;
+        let back = tokio::time::Instant::now();
+        feed.next().await;
+        assert_eq!(back.elapsed(), KEEPALIVE);
     }
 
     #[tokio::test]

@@ -79,6 +79,15 @@ impl Actor {
 
     /// Takes a message.
     pub async fn receive(&mut self, message: Inbound) -> Result<Sent, SessionError> {
+        if let Some(crashes) = self.left.take() {
+            self.recover(crashes).await;
+            if self.left.is_some() {
+                return Err(super::internal(
+                    &format!("session {}", self.id),
+                    &"what was left could not be taken up",
+                ));
+            }
+        }
         let counters = self.next;
         let taken = if self.run.is_some() { self.enqueue(message).await } else { self.open(message).await };
         if taken.is_err() {

@@ -18,8 +18,16 @@ const MAX_CRASHES: i64 = 3;
 impl Actor {
     /// Takes up what is left; `crashes` is the ledger's count where a run was in flight.
     pub async fn recover(&mut self, crashes: Option<i64>) {
+        let (counters, queue) = (self.next, self.queue.clone());
+        let history = self.history.as_ref().map(Vec::len);
         if let Err(error) = self.try_recover(crashes).await {
-            tracing::error!(session = %self.id, %error, "an interrupted session could not be taken up again");
+            tracing::error!(session = %self.id, %error, "an interrupted session could not be taken up again; it is tried later");
+            (self.next, self.queue) = (counters, queue);
+            match (&mut self.history, history) {
+                (Some(loaded), Some(length)) => loaded.truncate(length),
+                _ => self.history = None,
+            }
+            self.left = Some(crashes);
         }
     }
 

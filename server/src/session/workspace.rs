@@ -70,7 +70,8 @@ impl Workspace {
     ) -> Result<Self, WorkspaceError> {
         let folder = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            scaffold::make(&folder).map_err(|error| error.to_string())?;
+            scaffold::make(&folder)
+                .map_err(|error| format!("{}: {error}", scaffold::folder(&folder).display()))?;
             let file = database_path(&folder);
             let db = Database::open(&file, Schema::Workspace).map_err(|error| error.to_string())?;
             let file = identity(&file).ok_or_else(|| format!("{}: gone", file.display()))?;

@@ -4,18 +4,24 @@ use super::{Database, StoreError};
 use std::path::{Path, PathBuf};
 
 /// Notes that `workspace` is in use at `now_ms`. A path that is no UTF-8 is noted lossily; such a workspace is
-/// refused before it gets here.
+/// refused before it gets here. Of one that is known already only the time is lost when the disk is full, so that
+/// is no error.
 pub async fn remember(db: &Database, workspace: &Path, now_ms: i64) -> Result<(), StoreError> {
     let path = workspace.to_string_lossy().into_owned();
-    db.write(move |db| {
+    let noted = db.write(move |db| {
         db.prepare_cached(
             "INSERT INTO workspaces (path, first_used_at, last_used_at) VALUES (?1, ?2, ?2)
              ON CONFLICT (path) DO UPDATE SET last_used_at = max(last_used_at, excluded.last_used_at)",
         )?
         .execute((&path, now_ms))?;
         Ok(())
-    })
-    .await
+    });
+    let Err(error) = noted.await else { return Ok(()) };
+    if !all(db).await?.iter().any(|known| known == workspace) {
+        return Err(error);
+    }
+    tracing::warn!(workspace = %workspace.display(), %error, "the time of use could not be noted");
+    Ok(())
 }
 
 /// Every workspace ever used, the last used first. Some of the folders may be gone by now.
@@ -42,6 +48,25 @@ mod tests {
         assert_eq!(all(&db).await.unwrap(), [Path::new("/b"), Path::new("/a")]);
         remember(&db, Path::new("/a"), 3).await.unwrap();
         assert_eq!(all(&db).await.unwrap(), [Path::new("/a"), Path::new("/b")]);
+        db.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_known_workspace_can_be_used_when_nothing_can_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Database::open(&folder.path().join("runs.db"), Schema::Runs).unwrap();
+        remember(&db, Path::new("/a"), 1).await.unwrap();
+        db.write(|db| {
+            db.execute_batch(
+                "CREATE TRIGGER full_up BEFORE UPDATE ON workspaces BEGIN SELECT RAISE(ABORT, 'full'); END;
+                 CREATE TRIGGER full_new BEFORE INSERT ON workspaces WHEN new.path = '/b'
+                   BEGIN SELECT RAISE(ABORT, 'full'); END",
+            )
+        })
+        .await
+        .unwrap();
+        remember(&db, Path::new("/a"), 2).await.unwrap();
+        assert!(remember(&db, Path::new("/b"), 2).await.is_err());
         db.close().await;
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
+mod trouble;
 
 use futures_util::StreamExt;
 use halo_server::model::{Block, ErrorKind, ModelError, Role};
