@@ -114,9 +114,9 @@ pub(super) fn connect(path: &Path, access: Access) -> rusqlite::Result<Connectio
         Access::Write => {
             switch_to_wal(&connection)?;
             connection.execute_batch(
-            "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
-             PRAGMA cache_size = -2048; PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 16777216;",
-        )?
+                "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -2048;
+                 PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 16777216;",
+            )?;
         }
     }
     Ok(connection)
