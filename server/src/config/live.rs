@@ -140,6 +140,8 @@ impl Live {
     /// logged, and only SIGHUP makes the server read them again.
     pub fn watch(&self, cancel: CancellationToken) {
         let (wake, mut woken) = mpsc::channel(1);
+        // What changed between the first look and the watch is seen by looking once more.
+        let _ = wake.try_send(());
         let watcher = match watcher(&self.0.home.secrets(), wake) {
             Ok(watcher) => watcher,
             Err(error) => {

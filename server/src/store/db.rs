@@ -111,12 +111,31 @@ pub(super) fn connect(path: &Path, access: Access) -> rusqlite::Result<Connectio
     match access {
         Access::Read => connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -512;")?,
         // A log of up to 16 MiB between checkpoints; the writer folds it back when it has nothing else to do.
-        Access::Write => connection.execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
-             PRAGMA cache_size = -2048; PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 16777216;",
-        )?,
+        Access::Write => {
+            switch_to_wal(&connection)?;
+            connection.execute_batch(
+                "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -2048;
+                 PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 16777216;",
+            )?;
+        }
     }
     Ok(connection)
+}
+
+/// Turns the write-ahead log on. Two programs that do so at the same moment lock each other out, and SQLite then
+/// says "busy" at once instead of waiting: so this waits.
+fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let start = std::time::Instant::now();
+    loop {
+        match connection.execute_batch("PRAGMA journal_mode = WAL") {
+            Err(rusqlite::Error::SqliteFailure(error, _))
+                if error.code == rusqlite::ErrorCode::DatabaseBusy && start.elapsed() < BUSY =>
+            {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 #[cfg(test)]
