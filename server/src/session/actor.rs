@@ -72,6 +72,13 @@ pub(super) struct QueueEntry {
     pub access: AccessLevel,
 }
 
+/// What another life of the server left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    /// The ledger's count of crashes, where a run was in flight.
+    pub crashes: Option<i64>,
+}
+
 /// Why a run was cancelled; said once, and it sticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cancelled {
@@ -130,9 +137,8 @@ pub(super) struct Actor {
     /// Messages that came while a cancelled run was ending: they are no part of what was cancelled, so they wait
     /// for its end, unanswered.
     waiting: Vec<(Inbound, Reply<Sent>)>,
-    /// What could not be taken up again for want of the store: the ledger's count where a run was in flight. It
-    /// goes before everything else.
-    pub left: Option<Option<i64>>,
+    /// What could not be taken up again for want of the store; it goes before everything else.
+    pub left: Option<Left>,
     /// When what could not be stored is tried again.
     store_again_at: Instant,
     /// The latest time given to a row: rows never go back in time.
@@ -284,7 +290,7 @@ impl Actor {
     }
 
     async fn store_again(&mut self) {
-        if let Some(crashes) = self.left.take() {
+        if let Some(Left { crashes }) = self.left.take() {
             self.recover(crashes).await;
         } else if let Err(error) = self.commit(Vec::new()).await {
             tracing::debug!(session = %self.id, %error, "the end of a turn can still not be stored");

@@ -1,7 +1,7 @@
 //! Messages in: an idle session starts a run, a busy one queues. Either way the message is on disk, in log and in
 //! queue or model history, before anybody hears of it.
 
-use super::actor::{ActiveRun, Actor, QueueEntry};
+use super::actor::{ActiveRun, Actor, Left, QueueEntry};
 use super::frames::{Frame, FrameLog};
 use super::inflight::Inflight;
 use super::rows::{self, ContentBlock, Standing};
@@ -79,7 +79,7 @@ impl Actor {
 
     /// Takes a message.
     pub async fn receive(&mut self, message: Inbound) -> Result<Sent, SessionError> {
-        if let Some(crashes) = self.left.take() {
+        if let Some(Left { crashes }) = self.left.take() {
             self.recover(crashes).await;
             if self.left.is_some() {
                 return Err(super::internal(

@@ -2,7 +2,7 @@
 //! goes on with a word about the restart, a queue without a run is run. Three crashes in a row on one run end it
 //! (sessions contract, section 6).
 
-use super::actor::Actor;
+use super::actor::{Actor, Left};
 use super::frames::Frame;
 use super::inflight::Checkpoint;
 use super::receive::user_message;
@@ -27,7 +27,7 @@ impl Actor {
                 (Some(loaded), Some(length)) => loaded.truncate(length),
                 _ => self.history = None,
             }
-            self.left = Some(crashes);
+            self.left = Some(Left { crashes });
         }
     }
 

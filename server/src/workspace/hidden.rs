@@ -17,6 +17,8 @@ const HOME_FILES: [&str; 5] = [".npmrc", ".bash_history", ".gitconfig", ".git-cr
 const HALO_DIRS: [&str; 3] = ["secrets", "global/internal-sessions", "global/logs"];
 /// Folders directly below any `.halo`.
 const RUNTIME_DIRS: [&str; 3] = ["sessions", "logs", "evo"];
+/// The runtime lock below any `.halo`: who replaces the file lets a second server in.
+const LOCK: &str = "runtime.lock";
 /// How many files of hidden folders are looked at to recognise a hard link.
 const LINK_SCAN_LIMIT: usize = 100_000;
 
@@ -168,12 +170,14 @@ fn names_a_database(name: &OsStr) -> bool {
     name.to_string_lossy().contains(".db")
 }
 
-/// Sessions, logs and databases below any `.halo`, also those of other workspaces.
+/// Sessions, logs, databases and the lock below any `.halo`, also those of other workspaces.
 fn is_runtime(real: &Path) -> bool {
     let mut below_halo = false;
     for part in real.components() {
         let Component::Normal(name) = part else { continue };
-        if below_halo && (RUNTIME_DIRS.iter().any(|dir| name == *dir) || names_a_database(name)) {
+        if below_halo
+            && (RUNTIME_DIRS.iter().any(|dir| name == *dir) || name == LOCK || names_a_database(name))
+        {
             return true;
         }
         below_halo = name == ".halo";
@@ -230,6 +234,7 @@ mod tests {
     #[case("/ws/.halo/a2a.db-shm")]
     #[case("/ws/.halo/runs.db-journal")]
     #[case("/ws/.halo/sessions/1")]
+    #[case("/ws/.halo/runtime.lock")]
     #[case("/ws/.halo/logs")]
     #[case("/ws/.halo/evo/x")]
     #[case("/other/ws/.halo/halo.db")]
