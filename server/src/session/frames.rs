@@ -1,6 +1,7 @@
 //! The frames of a run: one append-only log of ready SSE bytes, any number of cursors. A frame is written once,
-//! however many people watch; a slow reader slows nobody and holds nothing. Bounds: 8 MiB a run, and a budget over
-//! all runs, past which the oldest frames go first (web contract, section 2, exact resume).
+//! however many people watch; a slow reader slows nobody and holds nothing. Bounds: 8 MiB a run beside its largest
+//! frame (a message may be larger than that by itself, and its own sender must see it), and a budget over all runs,
+//! past which the oldest frames go first (web contract, section 2, exact resume).
 
 use super::Feed;
 use super::ids::{EventId, new_run};
@@ -141,6 +142,8 @@ struct Inner {
     first: u64,
     frames: VecDeque<Bytes>,
     bytes: usize,
+    /// Bytes of the largest frame so far.
+    largest: usize,
     ended: bool,
 }
 
@@ -157,7 +160,13 @@ impl FrameLog {
         let log = Arc::new(Self {
             run: new_run(),
             budget: budget.clone(),
-            inner: Mutex::new(Inner { first: 1, frames: VecDeque::new(), bytes: 0, ended: false }),
+            inner: Mutex::new(Inner {
+                first: 1,
+                frames: VecDeque::new(),
+                bytes: 0,
+                largest: 0,
+                ended: false,
+            }),
             changed: watch::channel(()).0,
         });
         budget.register(&log);
@@ -210,9 +219,10 @@ impl FrameLog {
             let added = bytes.len() + FRAME_OVERHEAD;
             inner.frames.push_back(bytes);
             inner.bytes += added;
+            inner.largest = inner.largest.max(added);
             inner.ended = terminal;
             let mut removed = 0;
-            while inner.bytes > RUN_BYTES && inner.frames.len() > 1 {
+            while inner.bytes > RUN_BYTES + inner.largest {
                 removed += inner.drop_first();
             }
             (added, removed)
@@ -366,6 +376,17 @@ mod tests {
             "",
             "a reader whose place is gone is let go"
         );
+    }
+
+    #[tokio::test]
+    async fn a_message_larger_than_the_bound_is_still_seen_by_its_sender() {
+        let log = log();
+        let feed = log.follow(0, CancellationToken::new());
+        log.push(&Frame::User { text: &"x".repeat(3 * RUN_BYTES) });
+        log.push(&Frame::Stream { text: "answer" });
+        log.push(&Frame::Complete);
+        let seen = text(feed).await;
+        assert!(seen.len() > 3 * RUN_BYTES && seen.contains("answer") && seen.contains("complete"));
     }
 
     #[tokio::test(start_paused = true)]
