@@ -16,6 +16,9 @@ pub use super::yaml::Caching;
 /// The agent that answers when nothing else qualifies.
 pub const DEFAULT: &str = "default";
 
+/// The priority of [`DEFAULT`] where its file names none: who writes a file for it wants it to stay the default.
+const DEFAULT_PRIORITY: i64 = 99;
+
 /// The longest agent id, in characters.
 const MAX_ID_CHARS: usize = 128;
 
@@ -341,7 +344,7 @@ fn profile(id: &str, origin: Origin, yaml: AgentYaml, agent_md: Option<String>) 
         origin,
         name: yaml.name,
         description: yaml.description.unwrap_or_default(),
-        priority: yaml.priority.unwrap_or_default(),
+        priority: yaml.priority.unwrap_or(if id == DEFAULT { DEFAULT_PRIORITY } else { 0 }),
         internal: yaml.internal.unwrap_or_default(),
         model: yaml.model.map(model),
         agent_md,

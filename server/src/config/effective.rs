@@ -38,8 +38,6 @@ pub struct Effective {
     pub trust_proxy: bool,
     /// `general.agent.max_retries`.
     pub max_retries: u32,
-    /// `general.session.max_queue_size`.
-    pub max_queue_size: usize,
     /// `general.limits.shell_output_bytes`.
     pub shell_output_bytes: usize,
     /// `general.limits.grep_default_matches`.
@@ -54,12 +52,8 @@ pub struct Effective {
     pub hidden_files: Arc<[PathBuf]>,
     /// `general.sandbox.writable_dirs`, absolute.
     pub writable_dirs: Arc<[PathBuf]>,
-    /// `HALO_MAX_CONTEXT_TOKENS`.
-    pub max_context_tokens: u64,
     /// `HALO_DEFAULT_PROVIDER`.
     pub default_provider: Option<String>,
-    /// `HALO_BADGE`, trimmed.
-    pub badge: Option<String>,
     resolved: Vec<Resolved>,
     sections: Arc<Sections>,
     workspaces: Arc<Workspaces>,
@@ -88,7 +82,6 @@ impl Effective {
             log_level: values.text("general.logging.level").unwrap_or_default(),
             trust_proxy: matches!(values.get("general.server.trust_proxy"), Value::Bool(true)),
             max_retries: values.number("general.agent.max_retries") as u32,
-            max_queue_size: values.number("general.session.max_queue_size") as usize,
             shell_output_bytes: values.number("general.limits.shell_output_bytes") as usize,
             grep_default_matches: values.number("general.limits.grep_default_matches") as usize,
             tool_result_render_chars: values.number("general.limits.tool_result_render_chars") as usize,
@@ -96,9 +89,7 @@ impl Effective {
             hidden_dirs: values.paths("general.sandbox.hidden_dirs"),
             hidden_files: values.paths("general.sandbox.hidden_files"),
             writable_dirs: values.paths("general.sandbox.writable_dirs"),
-            max_context_tokens: values.number("HALO_MAX_CONTEXT_TOKENS"),
             default_provider: values.text("HALO_DEFAULT_PROVIDER"),
-            badge: values.text("HALO_BADGE"),
             resolved,
             sections,
             workspaces,

@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn load(home: &Home) -> Live {
-        let environment = Environment::from_iter([("HOME", "/u"), ("HALO_BADGE", " DEV ")]);
+        let environment = Environment::from_iter([("HOME", "/u")]);
         Live::load(home, environment, Overrides::default(), Vec::new()).unwrap().0
     }
 
@@ -223,10 +223,9 @@ mod tests {
             (config.log_max_bytes, config.log_max_files, config.log_level.as_str()),
             (10_485_760, 5, "warn")
         );
-        assert_eq!((config.max_retries, config.max_queue_size, config.trust_proxy), (5, 256, false));
+        assert_eq!((config.max_retries, config.trust_proxy), (5, false));
         assert_eq!((config.shell_output_bytes, config.grep_default_matches), (5_242_880, 50));
         assert_eq!((config.tool_result_render_chars, config.tool_result_ui_chars), (8000, 65536));
-        assert_eq!((config.max_context_tokens, config.badge.as_deref()), (272_000, Some("DEV")));
         assert!(
             !config.password.is_set() && config.jwt_secret.is_none() && config.default_provider.is_none()
         );

@@ -143,8 +143,7 @@ pub static SETTINGS: &[Setting] = &[
         .flag("--log-level")
         .restart(),
     general("general.server.trust_proxy", Kind::Bool, "false", "Take the client's address from X-Forwarded-For; only behind a proxy that sets it."),
-    general("general.agent.max_retries", number(0, 100), "5", "How often a failed model call is tried again.").restart(),
-    general("general.session.max_queue_size", number(1, 10_000), "256", "How many messages of agents may wait in one session.").restart(),
+    general("general.agent.max_retries", number(0, 100), "5", "How often a model call is tried before its error ends the turn.").restart(),
     general("general.limits.shell_output_bytes", number(1024, 256 * MIB), "5242880", "How much output of a shell command is kept, head and tail."),
     general("general.limits.grep_default_matches", number(1, 10_000), "50", "How many matches grep gives when the agent names no number."),
     general("general.limits.tool_result_render_chars", number(100, 10_000_000), "8000", "How much of a tool's answer the model sees."),
@@ -152,9 +151,7 @@ pub static SETTINGS: &[Setting] = &[
     general("general.sandbox.hidden_dirs", Kind::Paths, "", "Folders that only full sessions see, beside the built-in ones."),
     general("general.sandbox.hidden_files", Kind::Paths, "", "Files that only full sessions see, beside the built-in ones."),
     general("general.sandbox.writable_dirs", Kind::Paths, "", "Folders that workspace sessions may write to, beside the workspace."),
-    environment("HALO_MAX_CONTEXT_TOKENS", number(1000, 100_000_000), "272000", "How many tokens a model's context holds when its provider file does not say."),
     environment("HALO_DEFAULT_PROVIDER", Kind::Text, "", "The model provider of agents that name none."),
-    environment("HALO_BADGE", Kind::Text, "", "A short text that tells this server from others, shown at the login. DEV: leaves workspaces to another server."),
 ];
 
 /// A key that files of the Node program may hold and that does nothing here.
@@ -176,6 +173,7 @@ pub static UNUSED: &[Unused] = &[
     unused("timeout.session_grace", Source::Config),
     unused("timeout.terminal_grace", Source::Config),
     unused("general.session.max_nesting_depth", Source::Settings),
+    unused("general.session.max_queue_size", Source::Settings),
     unused("general.agent.default_provider", Source::Settings),
     unused("general.compact.*", Source::Settings),
     unused("general.limits.web_fetch_bytes", Source::Settings),

@@ -61,6 +61,16 @@ fn the_built_in_agents_are_there_without_any_file() {
 }
 
 #[test]
+fn a_file_for_the_default_agent_keeps_it_the_default() {
+    let home = home();
+    home.in_global(DEFAULT, "name: Mine\n");
+    assert_eq!(home.resolve(DEFAULT).unwrap().name, "Mine");
+    assert_eq!(home.default().unwrap(), DEFAULT);
+    home.in_global(DEFAULT, "name: Mine\npriority: 1\n");
+    assert_ne!(home.default().unwrap(), DEFAULT, "a priority that is written counts");
+}
+
+#[test]
 fn a_workspace_folder_stands_in_for_the_global_one_as_a_whole() {
     let home = home();
     let global = home.in_global("helper", "name: Global\n");
