@@ -165,6 +165,17 @@ impl Inflight {
         blocks
     }
 
+    /// About how many bytes the blocks take.
+    pub fn size(&self) -> usize {
+        let size = |block: &ContentBlock| match block {
+            ContentBlock::Text { text, .. } | ContentBlock::Thinking { text, .. } => text.len(),
+            ContentBlock::ToolCall { tool_call, .. } => {
+                tool_call.input.len() + tool_call.output.as_ref().map_or(0, String::len)
+            }
+        };
+        self.blocks.iter().map(size).sum()
+    }
+
     /// All blocks; the row starts over.
     pub fn take(&mut self) -> Vec<ContentBlock> {
         std::mem::take(&mut self.blocks)

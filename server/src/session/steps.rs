@@ -16,6 +16,9 @@ use crate::tool::Output;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
+/// Bytes that the row in flight may gather before it goes into the log: it is put on disk as a whole with every tool
+/// call, so a long turn would else cost the square of its length.
+const SETTLE_OVER: usize = 256 * 1024;
 /// Characters of a tool's answer in a frame (web contract, section 2, frames).
 pub(super) const FRAME_RESULT_CHARS: usize = 500;
 
@@ -163,7 +166,10 @@ impl Actor {
     ) {
         let result =
             Block::ToolResult { tool_use_id: id.to_owned(), content: for_model, is_error: output.is_error };
-        let writes = self.result_writes(id, name, &output.text, duration_ms, result);
+        let mut writes = self.result_writes(id, name, &output.text, duration_ms, result);
+        if self.run.as_ref().is_some_and(|run| run.inflight.size() > SETTLE_OVER) {
+            writes.extend(self.settle().writes);
+        }
         if let Err(error) = self.commit_or_keep(writes).await {
             self.fail_storage(&error);
             return;

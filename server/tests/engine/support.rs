@@ -66,6 +66,8 @@ pub struct Script {
 #[derive(Clone, Copy)]
 pub enum ToolMode {
     Answers,
+    /// Answers with this many bytes.
+    AnswersLong(usize),
     UntilCancelled,
     Stubborn,
 }
@@ -140,6 +142,7 @@ impl Tool for Probe {
             let mode = *self.0.tool.lock().unwrap();
             match mode {
                 ToolMode::Answers => {}
+                ToolMode::AnswersLong(bytes) => return Output::ok("x".repeat(bytes)),
                 ToolMode::UntilCancelled => context.cancel.cancelled().await,
                 ToolMode::Stubborn => std::future::pending().await,
             }

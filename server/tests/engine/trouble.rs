@@ -110,3 +110,28 @@ async fn an_interrupted_run_that_cannot_be_taken_up_loses_nothing_and_goes_on_la
     assert_eq!(request.matches("The server restarted").count(), 1);
     assert_eq!(request.matches("waiting").count(), 1);
 }
+
+#[tokio::test]
+async fn a_long_turn_puts_only_its_latest_part_on_disk_again_and_again() {
+    const CALLS: usize = 30;
+    let call = || vec![Say::Call("probe", json!({}))];
+    let mut answers: Vec<_> = (0..CALLS).map(|_| call()).collect();
+    answers.push(vec![text("done")]);
+    let world = World::new(answers).await;
+    *world.script.tool.lock().unwrap() = ToolMode::AnswersLong(40_000);
+    let largest = Arc::new(std::sync::atomic::AtomicI64::new(0));
+    let (seen, file) = (largest.clone(), world.folder.path().join("ws/.halo/halo.db"));
+    *world.script.look.lock().unwrap() = Some(Box::new(move || {
+        let conn = rusqlite::Connection::open(&file).unwrap();
+        let size = conn.query_row("SELECT max(length(row)) FROM inflight", [], |row| row.get(0)).unwrap();
+        seen.fetch_max(size, std::sync::atomic::Ordering::SeqCst);
+    }));
+    frames(world.start(&id("s"), "go").await).await;
+    assert!(largest.load(std::sync::atomic::Ordering::SeqCst) < 400_000, "{largest:?}");
+    let rows = world.rows(&id("s")).await;
+    let blocks: Vec<_> =
+        rows.iter().filter_map(|row| row["contentBlocks"].as_array()).flatten().cloned().collect();
+    let calls: Vec<_> = blocks.iter().filter(|block| block["type"] == "tool_call").collect();
+    assert!(calls.len() == CALLS && calls.iter().all(|call| call["toolCall"]["output"].is_string()));
+    assert_eq!(rows.last().unwrap()["content"], "done");
+}
