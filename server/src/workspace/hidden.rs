@@ -185,6 +185,20 @@ fn is_runtime(real: &Path) -> bool {
     false
 }
 
+/// Agents and settings below any `.halo`. They decide where keys are sent, so a session that may not read the keys
+/// may not write them either.
+pub fn decides_about_keys(real: &Path) -> bool {
+    let mut below_halo = false;
+    for part in real.components() {
+        let Component::Normal(name) = part else { continue };
+        if below_halo && (name == "agents" || name == "settings.yaml") {
+            return true;
+        }
+        below_halo = name == ".halo";
+    }
+    false
+}
+
 /// `/proc/<pid>/…` shows the environment, the memory and the open files of a process, this one among them.
 fn belongs_to_a_process(real: &Path) -> bool {
     real.strip_prefix("/proc").ok().and_then(|rest| rest.iter().next()).is_some_and(|first| {

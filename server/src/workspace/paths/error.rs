@@ -26,6 +26,11 @@ pub enum PathError {
     /// On the hidden list.
     #[error("{0}: path is not accessible to sessions without full access")]
     Hidden(String),
+    /// An agent's files or the workspace's settings.
+    #[error(
+        "{0}: agents and settings are changed only with full access, since they decide where keys are sent"
+    )]
+    Protected(String),
     /// Not where this session may go.
     #[error("{path}: is outside {workspace}; sessions without full access write only inside it")]
     Outside {

@@ -4,6 +4,7 @@
 
 use super::{Guard, Handle, OpenedFile, PathError, self_fd};
 use crate::access::AccessLevel;
+use crate::workspace::hidden::decides_about_keys;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -80,6 +81,8 @@ impl Guard {
             Ok(())
         } else if self.hides(real) {
             Err(PathError::Hidden(shown.to_owned()))
+        } else if decides_about_keys(real) {
+            Err(PathError::Protected(shown.to_owned()))
         } else if self.writable.iter().any(|dir| real.starts_with(dir)) {
             Ok(())
         } else {

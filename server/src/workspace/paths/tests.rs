@@ -137,6 +137,9 @@ fn a_workspace_session_writes_inside_the_workspace_and_the_writable_folders_alon
     for way in [".halo/logs/x", ".halo/sessions/a/b", ".halo/halo.db-journal"] {
         assert!(matches!(write(&place, way, "x"), Err(PathError::Hidden(_))), "{way}");
     }
+    for way in [".halo/agents/mine/agent.yaml", ".halo/settings.yaml", "deep/.halo/agents/x/AGENT.md"] {
+        assert!(matches!(write(&place, way, "x"), Err(PathError::Protected(_))), "{way}");
+    }
     assert_eq!(place.names(".halo"), ["skills"]);
 }
 
