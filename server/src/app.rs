@@ -9,6 +9,8 @@ use crate::config::{Home, Live};
 use crate::http::{self, AppState, HttpSettings};
 use crate::session::{Engine, Parts};
 use crate::store::Database;
+use crate::workspace::hidden::HiddenPlaces;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -34,11 +36,21 @@ pub struct Startup {
 pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Result<()> {
     let Startup { home, lock, live, listener, channels, runs } = startup;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let (user_home, halo_home) = (user_home(), home.path().to_owned());
     let agents = Arc::new(agents::Agents::new(home, live.clone(), clock.clone()));
     let engine = Engine::new(Parts { runs, agents, clock: clock.clone() });
     let settings = Arc::new(move || {
         let current = live.current();
-        HttpSettings { trust_proxy: current.trust_proxy, cors_origins: current.cors_origins.clone() }
+        HttpSettings {
+            trust_proxy: current.trust_proxy,
+            cors_origins: current.cors_origins.clone(),
+            hidden: HiddenPlaces {
+                user_home: user_home.clone(),
+                halo_home: halo_home.clone(),
+                dirs: current.hidden_dirs.clone(),
+                files: current.hidden_files.clone(),
+            },
+        }
     });
     let state = AppState::new(engine.clone(), channels.clone(), settings, clock);
     let recovering = tokio::spawn({
@@ -55,4 +67,9 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
     channels.close().await;
     drop(lock);
     Ok(served)
+}
+
+/// What `~/` means; the root where there is none.
+fn user_home() -> PathBuf {
+    std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"))
 }

@@ -12,7 +12,7 @@ use crate::model::registry::{CacheTtl, CallSettings, ModelChoice, Registry, Thin
 use crate::session::{AgentSource, Unavailable};
 use crate::tool::registry::Registry as Tools;
 use crate::tool::{Context, Limits, Tool};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +69,7 @@ impl Agents {
     fn context(&self, workspace: &Path, access: AccessLevel, settings: &Effective) -> Context {
         Context {
             workspace: workspace.to_owned(),
-            user_home: std::env::home_dir().unwrap_or_else(|| PathBuf::from("/")),
+            user_home: super::user_home(),
             halo_home: self.home.path().to_owned(),
             access,
             hidden_dirs: settings.hidden_dirs.clone(),

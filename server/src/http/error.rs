@@ -102,6 +102,30 @@ pub enum ApiError {
     /// `before` is no id of a row.
     #[error("Invalid before")]
     InvalidBefore,
+    /// No file is named.
+    #[error("path required")]
+    PathRequired,
+    /// The path leaves the workspace, by its text or by a link.
+    #[error("path traversal not allowed")]
+    PathTraversal,
+    /// What halo itself keeps there, or what the operating system does not let us read.
+    #[error("path is not accessible")]
+    PathNotAccessible,
+    /// There is no such file.
+    #[error("file not found")]
+    FileNotFound,
+    /// The path is that of a folder.
+    #[error("cannot serve directory")]
+    CannotServeDirectory,
+    /// FIFO, socket or device.
+    #[error("not a regular file")]
+    NotRegularFile,
+    /// Nothing of the file is in the range that was asked for.
+    #[error("range not satisfiable")]
+    RangeNotSatisfiable {
+        /// Of the file, in bytes.
+        size: u64,
+    },
     /// A known path does not know this method.
     #[error("method not allowed")]
     MethodNotAllowed,
@@ -160,6 +184,13 @@ impl ApiError {
             Self::InvalidSince => ("invalid_since", StatusCode::BAD_REQUEST),
             Self::InvalidLimit => ("invalid_limit", StatusCode::BAD_REQUEST),
             Self::InvalidBefore => ("invalid_before", StatusCode::BAD_REQUEST),
+            Self::PathRequired => ("path_required", StatusCode::BAD_REQUEST),
+            Self::PathTraversal => ("path_traversal", StatusCode::FORBIDDEN),
+            Self::PathNotAccessible => ("path_not_accessible", StatusCode::FORBIDDEN),
+            Self::FileNotFound => ("file_not_found", StatusCode::NOT_FOUND),
+            Self::CannotServeDirectory => ("cannot_serve_directory", StatusCode::BAD_REQUEST),
+            Self::NotRegularFile => ("not_regular_file", StatusCode::BAD_REQUEST),
+            Self::RangeNotSatisfiable { .. } => ("range_not_satisfiable", StatusCode::RANGE_NOT_SATISFIABLE),
             Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
             Self::NotFound => ("not_found", StatusCode::NOT_FOUND),
             Self::WorkspaceUnusable(_) => ("workspace_unusable", StatusCode::INTERNAL_SERVER_ERROR),
@@ -187,6 +218,11 @@ impl IntoResponse for ApiError {
         let mut response = (status, body).into_response();
         if let Some(seconds) = self.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Self::RangeNotSatisfiable { size } = self
+            && let Ok(range) = HeaderValue::try_from(format!("bytes */{size}"))
+        {
+            response.headers_mut().insert(header::CONTENT_RANGE, range);
         }
         response
     }
@@ -260,6 +296,13 @@ mod tests {
             ApiError::InvalidSince,
             ApiError::InvalidLimit,
             ApiError::InvalidBefore,
+            ApiError::PathRequired,
+            ApiError::PathTraversal,
+            ApiError::PathNotAccessible,
+            ApiError::FileNotFound,
+            ApiError::CannotServeDirectory,
+            ApiError::NotRegularFile,
+            ApiError::RangeNotSatisfiable { size: 10 },
             ApiError::MethodNotAllowed,
             ApiError::NotFound,
             ApiError::WorkspaceUnusable("/ws/.halo/halo.db: made by a newer halo".into()),

@@ -5,6 +5,7 @@
 //! log line that never holds a query string, because tokens travel in it.
 
 pub mod auth;
+pub mod content;
 pub mod cors;
 pub mod error;
 pub mod health;
@@ -18,10 +19,11 @@ mod testing;
 use crate::clock::Clock;
 use crate::session::Engine;
 use crate::store::Database;
+use crate::workspace::hidden::HiddenPlaces;
 use auth::token::Gate;
 use axum::Router;
 use axum::extract::{FromRef, Request};
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -47,6 +49,8 @@ pub struct HttpSettings {
     pub trust_proxy: bool,
     /// `server.cors_origins`: exact origins; empty means any, without credentials.
     pub cors_origins: Arc<[String]>,
+    /// What is hidden besides the files of the workspace itself.
+    pub hidden: HiddenPlaces,
 }
 
 /// Gives the settings in force; asked at every request, so that a change needs no restart.
@@ -102,6 +106,12 @@ fn compression() -> CompressionLayer<impl compression::Predicate> {
     let predicate = SizeAbove::new(COMPRESS_FROM)
         .and(NotForContentType::SSE)
         .and(NotForContentType::IMAGES)
+        .and(NotForContentType::const_new("audio/"))
+        .and(NotForContentType::const_new("video/"))
+        .and(NotForContentType::const_new("application/pdf"))
+        .and(NotForContentType::const_new("application/zip"))
+        .and(NotForContentType::const_new("application/gzip"))
+        .and(NotForContentType::const_new("application/vnd.openxmlformats"))
         .and(NotForContentType::const_new("application/octet-stream"));
     CompressionLayer::new().quality(COMPRESSION_LEVEL).compress_when(predicate)
 }
@@ -116,7 +126,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     ApiError::internal(format_args!("a handler panicked: {text}")).into_response()
 }
 
-/// The outermost layer: `nosniff`, the status of a preflight, one log line.
+/// The outermost layer: `nosniff`, the status of a preflight, the entity tags of compressed bodies, one log line.
 async fn frame(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
@@ -126,9 +136,20 @@ async fn frame(request: Request, next: Next) -> Response {
         // The CORS layer answers every OPTIONS, with 200.
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
+    if response.headers().contains_key(header::CONTENT_ENCODING) {
+        weaken_tag(response.headers_mut());
+    }
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     tracing::debug!(%method, path, status = response.status().as_u16(), after = ?started.elapsed(), "answered");
     response
+}
+
+/// A strong entity tag stands for bytes, and these are others now: no part of them can be asked for.
+fn weaken_tag(headers: &mut HeaderMap) {
+    let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) else { return };
+    if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
+        headers.insert(header::ETAG, weak);
+    }
 }
 
 #[cfg(test)]

@@ -116,6 +116,7 @@ const ADMITTED: u16 = 400;
 #[case("POST", "/api/web/stop")]
 #[case("GET", "/api/web/history")]
 #[case("GET", "/api/web/subscribe")]
+#[case("GET", "/api/web/file")]
 #[tokio::test]
 async fn every_route_asks_for_a_token_before_it_reads_the_body(#[case] method: &str, #[case] uri: &str) {
     let server = Server::new();
@@ -248,6 +249,7 @@ async fn shape_comes_before_ownership_and_both_before_any_stream(#[case] method:
 #[case("POST", "/api/web/stop")]
 #[case("GET", "/api/web/history")]
 #[case("GET", "/api/web/subscribe")]
+#[case("GET", "/api/web/file")]
 #[tokio::test]
 async fn another_workspace_needs_a_full_token(#[case] method: &str, #[case] path: &str) {
     let server = Server::new();

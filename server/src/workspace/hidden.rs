@@ -1,13 +1,14 @@
 //! What sessions below full access never see: keys and logins of the person, halo's own secrets, databases and
-//! logs. Judges real paths, and by device and inode the files that have more than one name. Knows nothing of
-//! levels: whether the list applies is the path guard's business.
+//! logs. Judges real paths, and by device and inode the files that have more than one name. Whose
+//! list is which is said here once, in [`HiddenPlaces`]; for tools it is the path guard's business.
 
+use crate::access::AccessLevel;
 use rustix::fs::Stat;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Folders of the person's home.
 const HOME_DIRS: [&str; 5] = [".aws", ".ssh", ".gnupg", ".docker", ".config/gh"];
@@ -24,6 +25,31 @@ const LINK_SCAN_LIMIT: usize = 100_000;
 
 /// Device and inode.
 type FileId = (u64, u64);
+
+/// Where the hidden places of this server are, whatever the workspace.
+#[derive(Clone, Debug, Default)]
+pub struct HiddenPlaces {
+    /// The person's home.
+    pub user_home: PathBuf,
+    /// halo's own home.
+    pub halo_home: PathBuf,
+    /// `general.sandbox.hidden_dirs`, absolute.
+    pub dirs: Arc<[PathBuf]>,
+    /// `general.sandbox.hidden_files`, absolute.
+    pub files: Arc<[PathBuf]>,
+}
+
+impl HiddenPlaces {
+    /// What a surface that serves files of `workspace` keeps from someone of this level: what halo keeps there from
+    /// everyone, the rest from all below full access, as from their sessions.
+    pub fn served(&self, workspace: &Path, access: AccessLevel) -> HiddenSet {
+        if access == AccessLevel::Full {
+            HiddenSet::runtime_of(workspace)
+        } else {
+            HiddenSet::of(workspace, &self.user_home, &self.halo_home, &self.dirs, &self.files)
+        }
+    }
+}
 
 /// The hidden places of one workspace.
 #[derive(Debug, Default)]

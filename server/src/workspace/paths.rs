@@ -153,9 +153,9 @@ impl Guard {
 }
 
 /// Opens a file of the folder `root` for a surface that serves only that: everything outside, by text or by
-/// link, is [`PathError::Outside`], and what halo itself keeps there is [`PathError::Hidden`] to everyone.
+/// link, is [`PathError::Outside`], and what is in `hidden` is [`PathError::Hidden`].
 /// The path is relative to `root`, or absolute inside it.
-pub fn open_beneath(root: &Path, path: &str) -> Result<OpenedFile, PathError> {
+pub fn open_beneath(root: &Path, path: &str, hidden: &HiddenSet) -> Result<OpenedFile, PathError> {
     if path.contains('\0') {
         return Err(PathError::Nul);
     }
@@ -170,7 +170,6 @@ pub fn open_beneath(root: &Path, path: &str) -> Result<OpenedFile, PathError> {
     if !handle.real.starts_with(&real_root) {
         return Err(PathError::Outside { path: shown, workspace: root.to_string_lossy().into_owned() });
     }
-    let hidden = HiddenSet::runtime_of(&real_root);
     if hidden.hides_path(&handle.real) || hidden.hides_file(&handle.stat) {
         return Err(PathError::Hidden(shown));
     }

@@ -1,9 +1,10 @@
 //! The web channel, `/api/web/*` (web contract, section 2): chat and subscribe as event streams, history, stop,
-//! and the two session routes. Each handler has the same shape: [`Caller`] first
+//! the two session routes, and files. Each handler has the same shape: [`Caller`] first
 //! (checks 1 to 3), then the body, then [`request`] (checks 4 to 6), then one call of the session floor.
 
 pub mod body;
 pub mod chat;
+pub mod file;
 pub mod history;
 pub mod images;
 pub mod request;
@@ -28,6 +29,7 @@ pub fn routes() -> Router<AppState> {
         .route("/api/web/stop", post(stop::stop))
         .route("/api/web/history", get(history::history))
         .route("/api/web/subscribe", get(subscribe::subscribe))
+        .route("/api/web/file", get(file::file))
 }
 
 /// The session that a request means: the one it names, else the account's most recently updated root.

@@ -54,6 +54,14 @@ pub enum PathError {
     /// Stopped before anything was changed.
     #[error("stopped; {0} is left as it was")]
     Stopped(String),
+    /// Nothing can be there: the path is too long, or its links go in a circle.
+    #[error("{path}: {reason}")]
+    Nowhere {
+        /// The path.
+        path: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// Anything else that the operating system says.
     #[error("{path}: {reason}")]
     Io {
@@ -73,8 +81,8 @@ impl PathError {
             Errno::ACCESS | Errno::PERM => Self::Denied(path),
             // What opening a socket or a device without a driver says.
             Errno::NXIO | Errno::NODEV => Self::NotRegular { path, kind: "device" },
-            Errno::LOOP => Self::Io { path, reason: "the links in it go in a circle".into() },
-            Errno::NAMETOOLONG => Self::Io { path, reason: "the path is too long".into() },
+            Errno::LOOP => Self::Nowhere { path, reason: "the links in it go in a circle" },
+            Errno::NAMETOOLONG => Self::Nowhere { path, reason: "the path is too long" },
             Errno::NOSPC | Errno::DQUOT => Self::Io { path, reason: "the disk is full".into() },
             Errno::ROFS => Self::Io { path, reason: "the file system is read-only".into() },
             other => Self::Io { path, reason: io::Error::from(other).to_string() },

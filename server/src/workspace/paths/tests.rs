@@ -255,7 +255,8 @@ fn beneath_a_root_each_refusal_has_its_own_error() {
     place.link(outside, "out");
     place.link("nowhere", "dangling");
     place.fifo("fifo");
-    let open = |path: &str| open_beneath(&root, path).map(|opened| opened.real_path);
+    let hidden = HiddenSet::runtime_of(&root);
+    let open = |path: &str| open_beneath(&root, path, &hidden).map(|opened| opened.real_path);
     for way in ["a.txt", "in", "./.halo/../a.txt", root.join("a.txt").to_str().unwrap()] {
         assert_eq!(open(way), Ok(root.join("a.txt")), "{way}");
     }
@@ -277,6 +278,9 @@ fn a_root_that_is_reached_by_a_link_works() {
     place.put("a.txt", "text");
     let alias = place.root.join("alias");
     symlink(&place.context.workspace, &alias).unwrap();
-    assert!(open_beneath(&alias, "a.txt").is_ok());
-    assert!(open_beneath(&alias, alias.join("a.txt").to_str().unwrap()).is_ok());
+    let hidden = HiddenSet::runtime_of(&alias);
+    assert!(open_beneath(&alias, "a.txt", &hidden).is_ok());
+    assert!(open_beneath(&alias, alias.join("a.txt").to_str().unwrap(), &hidden).is_ok());
+    place.put(".halo/halo.db", "db");
+    assert!(matches!(open_beneath(&alias, ".halo/halo.db", &hidden), Err(PathError::Hidden(_))));
 }
