@@ -40,7 +40,7 @@ pub fn workspaces(
 ) -> anyhow::Result<Vec<(PathBuf, Option<Lock>)>> {
     let mut held = Vec::new();
     for workspace in workspaces {
-        let file = scaffold::folder(workspace).join("runtime.lock");
+        let file = scaffold::folder(&workspace).join("runtime.lock");
         if let Some(pid) = living(&file) {
             bail!(
                 "{}: in use by process {pid}; stop it first, or remove {} if that is another program",
@@ -48,18 +48,16 @@ pub fn workspaces(
                 file.display()
             );
         }
-        let lock = match run.options.dry_run {
-            true => None,
-            false => match try_lock(&workspace) {
-                Ok(lock) => Some(lock),
-                Err(error @ LockError::Held { .. }) => {
-                    return Err(error).with_context(|| workspace.display().to_string());
-                }
-                Err(error) => {
-                    run.skip_file(&workspace, error.to_string());
-                    continue;
-                }
-            },
+        let lock = if run.options.dry_run { Ok(None) } else { try_lock(&workspace).map(Some) };
+        let lock = match lock {
+            Ok(lock) => lock,
+            Err(error @ LockError::Held { .. }) => {
+                return Err(error).with_context(|| workspace.display().to_string());
+            }
+            Err(error) => {
+                run.skip_file(&workspace, error.to_string());
+                continue;
+            }
         };
         held.push((workspace, lock));
     }

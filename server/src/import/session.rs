@@ -37,13 +37,17 @@ pub async fn import(
     job: Job,
     known: &mut HashSet<String>,
 ) -> anyhow::Result<()> {
-    let text = match job.file.as_deref().map(session_file::read).transpose() {
-        Ok(text) => text,
-        Err(why) => return left_out(run, job.file.as_deref(), &why),
+    let text = job.file.as_deref().map(session_file::read).transpose();
+    let parsed = match &text {
+        Ok(text) => text.as_deref().map(SessionFile::parse).transpose(),
+        Err(why) => Err(why.clone()),
     };
-    let parsed = match text.as_deref().map(SessionFile::parse).transpose() {
+    let parsed = match parsed {
         Ok(parsed) => parsed,
-        Err(why) => return left_out(run, job.file.as_deref(), &why),
+        Err(why) => {
+            run.skip_file(job.file.as_deref().unwrap_or(Path::new("")), why);
+            return Ok(());
+        }
     };
     let orphan = job.row.is_none();
     let row = job.row.unwrap_or_else(|| row_of_file(job.file.as_deref(), parsed.as_ref(), &job.agent_id));
@@ -56,11 +60,6 @@ pub async fn import(
         return Ok(());
     }
     take(run, builder, row, orphan, job.file.as_deref(), parsed.as_ref()).await
-}
-
-fn left_out(run: &mut Run<'_>, file: Option<&Path>, why: &str) -> anyhow::Result<()> {
-    run.skip_file(file.unwrap_or(Path::new("")), why);
-    Ok(())
 }
 
 async fn take(
