@@ -1,4 +1,4 @@
-//! halo: a self-hosted agent server. The floors, from the top: [`cli`], [`app`], [`http`], [`session`],
+//! halo: a self-hosted agent server. The floors, from the top: [`cli`], [`import`], [`app`], [`http`], [`session`],
 //! [`agent`], [`model`] and [`tool`], [`workspace`], [`net`], [`store`], [`config`]. A floor knows only
 //! those below it; see `docs/architecture.md`.
 
@@ -9,6 +9,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod import;
 pub mod mime;
 pub mod model;
 pub mod net;

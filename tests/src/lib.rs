@@ -7,6 +7,7 @@
 pub mod acp;
 pub mod binaries;
 pub mod model_server;
+pub mod old_home;
 pub mod place;
 pub mod processes;
 pub mod proxy;

@@ -7,8 +7,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The floors of the server from the top; one may know only those that come after it.
-const FLOORS: [&str; 11] =
-    ["cli", "app", "http", "session", "agent", "tool", "workspace", "model", "net", "store", "config"];
+const FLOORS: [&str; 12] = [
+    "cli",
+    "import",
+    "app",
+    "http",
+    "session",
+    "agent",
+    "tool",
+    "workspace",
+    "model",
+    "net",
+    "store",
+    "config",
+];
 
 /// Lines of a source file. Tables of tests may be longer.
 const MAX_LINES: usize = 500;

@@ -6,6 +6,7 @@ mod background;
 mod config;
 mod doctor;
 mod first_run;
+mod import;
 mod password;
 mod port_holder;
 mod retired;
@@ -48,12 +49,12 @@ enum Command {
     Acp(acp::AcpArgs),
     /// Prepare the home without starting the server
     Setup(setup::SetupArgs),
+    /// Take over accounts and sessions of the Node program
+    Import(import::ImportArgs),
     /// Tell what works here, and how to mend what does not
     Doctor,
     #[command(hide = true, disable_help_flag = true)]
     Agentcore(retired::RetiredArgs),
-    #[command(hide = true, disable_help_flag = true)]
-    Import(retired::RetiredArgs),
     #[command(hide = true, disable_help_flag = true)]
     Tui(retired::RetiredArgs),
     #[command(hide = true, disable_help_flag = true)]
@@ -100,7 +101,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Setup(args) => setup::run(&place, &args),
         Command::Doctor => doctor::run(&place),
         Command::Agentcore(_) => retired::later("agentcore"),
-        Command::Import(_) => retired::later("import"),
+        Command::Import(args) => import::run(&place, &args),
         Command::Tui(_) => retired::gone("tui"),
         Command::Cli(_) => retired::gone("cli"),
         Command::Agents(_) => retired::gone("agents"),

@@ -24,9 +24,7 @@ pub fn gone(command: &str) -> anyhow::Result<ExitCode> {
 
 /// A command that comes with a later version.
 pub fn later(command: &str) -> anyhow::Result<ExitCode> {
-    let instead = match command {
-        "import" => "until then choose a fresh home with --home, and keep the old one as it is",
-        _ => "until then run `halo server` and reach it over the web channel",
-    };
-    anyhow::bail!("`halo {command}` comes with a later version; {instead}")
+    anyhow::bail!(
+        "`halo {command}` comes with a later version; until then run `halo server` and reach it over the web channel"
+    )
 }

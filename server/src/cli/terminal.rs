@@ -27,6 +27,20 @@ pub fn warn(text: &str) {
     tell(&format!("{} {}", coloured("33", "warning:"), one_line(text)));
 }
 
+/// Shows how far something is, in place of what was shown before. Only where a person looks.
+pub fn progress(text: &str) {
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", one_line(text));
+    }
+}
+
+/// Makes room for other lines.
+pub fn end_progress() {
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
+    }
+}
+
 fn one_line(text: &str) -> String {
     text.trim_end().replace('\n', " ")
 }

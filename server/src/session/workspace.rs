@@ -231,8 +231,8 @@ impl Workspace {
         Ok((listed, more))
     }
 
-    /// The rows of a log up to `top`, in short chunks: a slow reader holds no transaction. The flag tells whether
-    /// older rows were left out by a `limit`.
+    /// The rows of a log up to `top`, in short chunks: a slow reader holds no transaction. Archived rows come only
+    /// with `before`. The flag tells whether older rows were left out, archived ones included.
     pub async fn history(
         &self,
         id: &SessionId,
@@ -242,10 +242,15 @@ impl Workspace {
         let key = id.to_string();
         let HistoryQuery { since, limit, before } = query;
         let (start, more) = self
-            .read(move |conn| match (limit, since) {
-                (Some(limit), _) => log::page_start(conn, &key, top, before, limit),
-                (None, Some(since)) => Ok((log::since_start(conn, &key, top, since)?, false)),
-                (None, None) => Ok((0, false)),
+            .read(move |conn| {
+                // Archived rows are for whoever pages back to them.
+                let floor = if before.is_some() { 0 } else { log::archived_to(conn, &key, top)? };
+                let (start, more) = match (limit, since) {
+                    (Some(limit), _) => log::page_start(conn, &key, top, before, limit)?,
+                    (None, Some(since)) => (log::since_start(conn, &key, top, since)?, false),
+                    (None, None) => (0, false),
+                };
+                Ok((start.max(floor), more || floor > 0))
             })
             .await?;
         let end = before.map_or(top, |before| top.min(before - 1));

@@ -19,7 +19,7 @@ const TOKEN_BYTES: usize = 24;
 const TOKEN_CHARS: usize = 32;
 
 /// Characters of a token that stay readable.
-const PREFIX_CHARS: usize = 6;
+pub(super) const PREFIX_CHARS: usize = 6;
 
 const COLUMNS: &str = "account_id, workspace_path, label, enabled, access_level, language, token_prefix, \
                        created_at, updated_at";
@@ -265,7 +265,7 @@ fn new_token() -> String {
     URL_SAFE_NO_PAD.encode(rand::rng().random::<[u8; TOKEN_BYTES]>())
 }
 
-fn hash(token: &str) -> [u8; 32] {
+pub(super) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 

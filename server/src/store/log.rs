@@ -1,7 +1,7 @@
 //! Reading the display log: keyset pages, newest or oldest first, up to a fixed top row, so that a slow reader
-//! holds no transaction.
+//! holds no transaction. Archived rows are always the oldest of a log, without a gap among them.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 /// A row of the log with its place.
 pub type LogRow = (i64, String);
@@ -68,8 +68,68 @@ pub fn since_start(conn: &Connection, id: &str, top: i64, since: i64) -> rusqlit
     Ok(0)
 }
 
+/// The place of the newest archived row; 0 when there is none. Archived rows come before all others, so one look at
+/// the oldest row tells in most logs, and a search by halves finds the border in the rest.
+pub fn archived_to(conn: &Connection, id: &str, top: i64) -> rusqlite::Result<i64> {
+    let oldest = conn
+        .prepare_cached("SELECT archived FROM log WHERE session_id = ?1 ORDER BY seq LIMIT 1")?
+        .query_row([id], |row| row.get(0))
+        .optional()?;
+    if !oldest.unwrap_or(false) {
+        return Ok(0);
+    }
+    let mut look = conn.prepare_cached(
+        "SELECT archived FROM log WHERE session_id = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 1",
+    )?;
+    let (mut archived, mut beyond) = (0, top + 1);
+    while beyond - archived > 1 {
+        let middle = archived + (beyond - archived) / 2;
+        if look.query_row(params![id, middle], |row| row.get(0)).optional()?.unwrap_or(true) {
+            archived = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    Ok(archived)
+}
+
 /// The last place of the log; 0 when it is empty.
 pub fn top(conn: &Connection, id: &str) -> rusqlite::Result<i64> {
     conn.prepare_cached("SELECT COALESCE(MAX(seq), 0) FROM log WHERE session_id = ?1")?
         .query_row([id], |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_border_of_the_archived_rows_is_found_in_every_log() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch("CREATE TABLE log (session_id TEXT, seq INTEGER, archived INTEGER, PRIMARY KEY (session_id, seq))")
+            .unwrap();
+        for rows in 0..20 {
+            for archived in 0..=rows {
+                let id = format!("{rows}-{archived}");
+                for seq in 1..=rows {
+                    // Every third place is empty.
+                    db.execute(
+                        "INSERT INTO log VALUES (?1, ?2, ?3)",
+                        params![id, seq + seq / 2, seq <= archived],
+                    )
+                    .unwrap();
+                }
+                let top = top(&db, &id).unwrap();
+                let border = archived_to(&db, &id, top).unwrap();
+                let visible: i64 = db
+                    .query_row(
+                        "SELECT count(*) FROM log WHERE session_id = ?1 AND seq > ?2",
+                        params![id, border],
+                        |row| row.get(0),
+                    )
+                    .unwrap();
+                assert_eq!(visible, rows - archived, "{id}");
+            }
+        }
+    }
 }

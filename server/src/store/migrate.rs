@@ -20,7 +20,7 @@ const APPLICATION_ID: i32 = 0x6861_6c6f;
 
 /// What a look at the file tells.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+pub(super) enum Look {
     /// There is none, or an empty one.
     New,
     /// Ours, and up to date.
@@ -91,7 +91,7 @@ fn version(connection: &Connection) -> rusqlite::Result<i32> {
 }
 
 /// Looks at the file as it lies on the disk: without its log, without locks, without making sidecars.
-fn look(path: &Path, runner: &Runner) -> Result<Look, OpenError> {
+pub(super) fn look(path: &Path, runner: &Runner) -> Result<Look, OpenError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::New),
         Err(error) => return Err(OpenError::io(path, error)),
@@ -136,7 +136,7 @@ fn look(path: &Path, runner: &Runner) -> Result<Look, OpenError> {
     }
 }
 
-fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = b"file:".to_vec();
     for &byte in path.as_os_str().as_bytes() {
         match byte {
@@ -253,7 +253,7 @@ fn tighten(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn sidecar(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sidecar(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()

@@ -4,8 +4,10 @@
 pub mod accounts;
 pub mod db;
 mod error;
+pub mod imported;
 pub mod log;
 mod migrate;
+pub mod node;
 mod readers;
 pub mod runs;
 pub mod schema;

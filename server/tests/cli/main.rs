@@ -350,7 +350,6 @@ fn setup_prepares_a_home_once() {
 #[case("sessions")]
 #[case("upgrade")]
 #[case("agentcore")]
-#[case("import")]
 fn commands_that_are_not_here_say_what_to_use(#[case] command: &str) {
     let sandbox = Sandbox::new();
     let ran = sandbox.run(&[command, "-x", "--port", "1", "more"]);
