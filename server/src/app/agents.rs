@@ -3,7 +3,7 @@
 
 use crate::access::AccessLevel;
 use crate::agent::Agent;
-use crate::agent::profile::{Caching, Profile, ProfileError, ProfileModel, Profiles};
+use crate::agent::profile::{Caching, DisabledItem, Profile, ProfileError, ProfileModel, Profiles};
 use crate::agent::prompt::{Surroundings, system_prompt};
 use crate::clock::Clock;
 use crate::config::{Effective, Home, Live};
@@ -86,10 +86,15 @@ impl Agents {
 }
 
 impl AgentSource for Agents {
-    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Result<(String, String), Unavailable> {
+    fn choose(
+        &self,
+        workspace: &Path,
+        wanted: Option<&str>,
+        disabled: &[DisabledItem],
+    ) -> Result<(String, String), Unavailable> {
         let profile = match wanted {
-            Some(id) => self.profiles.pick(workspace, id, &[]),
-            None => self.profiles.default_for(workspace, &[]).map(Some),
+            Some(id) => self.profiles.pick(workspace, id, disabled),
+            None => self.profiles.default_for(workspace, disabled).map(Some),
         };
         match profile {
             Ok(Some(profile)) => Ok((profile.id, profile.name)),

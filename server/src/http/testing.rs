@@ -2,6 +2,7 @@
 
 use crate::access::AccessLevel;
 use crate::agent::Agent;
+use crate::agent::profile::DisabledItem;
 use crate::clock::SystemClock;
 use crate::session::{AgentSource, Engine, Parts, Unavailable};
 use crate::store::Database;
@@ -29,7 +30,7 @@ pub fn frames(text: &str) -> Vec<Value> {
 struct NoAgents;
 
 impl AgentSource for NoAgents {
-    fn choose(&self, _: &Path, _: Option<&str>) -> Result<(String, String), Unavailable> {
+    fn choose(&self, _: &Path, _: Option<&str>, _: &[DisabledItem]) -> Result<(String, String), Unavailable> {
         Err(Unavailable::No)
     }
 

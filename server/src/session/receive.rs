@@ -8,9 +8,10 @@ use super::rows::{self, ContentBlock, Standing};
 use super::run::{self, RunStep, Start, Unavailable};
 use super::{Inbound, InboundImage, Sent, SessionError};
 use crate::access::AccessLevel;
+use crate::agent::profile::DisabledItem;
 use crate::clock::iso;
 use crate::model::{Block, Message, Role};
-use crate::store::sessions::{SessionRow, Write};
+use crate::store::sessions::{self, SessionRow, Write};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -50,9 +51,15 @@ impl Actor {
         if self.id.is_child() {
             return Err(SessionError::NotFound);
         }
+        let disabled =
+            self.shared.db.read(sessions::disabled_items).await.map_err(|error| self.internal(&error))?;
+        let disabled: Vec<DisabledItem> = disabled
+            .into_iter()
+            .map(|(item_type, item_id, scope)| DisabledItem { item_type, item_id, scope })
+            .collect();
         let (agents, workspace) = (self.shared.agents.clone(), self.shared.path.clone());
         let (agent_id, agent_name) =
-            tokio::task::spawn_blocking(move || agents.choose(&workspace, agent_id.as_deref()))
+            tokio::task::spawn_blocking(move || agents.choose(&workspace, agent_id.as_deref(), &disabled))
                 .await
                 .map_err(|error| super::internal("choosing an agent", &error))?
                 .map_err(|why| match why {

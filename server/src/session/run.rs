@@ -4,6 +4,7 @@
 use super::rows::CallFigures;
 use crate::access::AccessLevel;
 use crate::agent::Agent;
+use crate::agent::profile::DisabledItem;
 use crate::agent::turn::{self, Outcome, Step};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +25,14 @@ pub enum Unavailable {
 
 /// Finds agents and builds them, as the files say at that moment. The methods read small files and may block.
 pub trait AgentSource: Send + Sync {
-    /// The agent that a new session is bound to: the one asked for, else the workspace's entry agent. Gives id and
-    /// display name.
-    fn choose(&self, workspace: &Path, wanted: Option<&str>) -> Result<(String, String), Unavailable>;
+    /// The agent that a new session is bound to: the one asked for, else the workspace's entry agent; none of those
+    /// that are switched off. Gives id and display name.
+    fn choose(
+        &self,
+        workspace: &Path,
+        wanted: Option<&str>,
+        disabled: &[DisabledItem],
+    ) -> Result<(String, String), Unavailable>;
 
     /// An agent that is ready to work. The error is for people: what is wrong, in which file, and what to do.
     fn build(&self, workspace: &Path, agent_id: &str, access: AccessLevel) -> Result<Agent, String>;

@@ -299,6 +299,13 @@ pub fn inflight(conn: &Connection, id: &str) -> rusqlite::Result<Option<String>>
         .optional()
 }
 
+/// What is switched off in the workspace: type (`agent`, `skill`), id, and scope (`global`, `workspace`).
+pub fn disabled_items(conn: &Connection) -> rusqlite::Result<Vec<(String, String, String)>> {
+    conn.prepare_cached("SELECT item_type, item_id, scope FROM disabled_items")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect()
+}
+
 /// A session with work left over from another life of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {

@@ -5,6 +5,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use halo_server::access::AccessLevel;
 use halo_server::agent::Agent;
+use halo_server::agent::profile::DisabledItem;
 use halo_server::clock::SystemClock;
 use halo_server::model::{
     Block, Completion, Event, Message, Model, ModelError, Request, StopReason, ToolSpec, Usage,
@@ -155,9 +156,18 @@ impl Tool for Probe {
 struct Source(Arc<Script>);
 
 impl AgentSource for Source {
-    fn choose(&self, _: &Path, wanted: Option<&str>) -> Result<(String, String), Unavailable> {
+    fn choose(
+        &self,
+        _: &Path,
+        wanted: Option<&str>,
+        disabled: &[DisabledItem],
+    ) -> Result<(String, String), Unavailable> {
         let id = wanted.unwrap_or("default");
-        if id == "default" { Ok((id.to_owned(), "Default".to_owned())) } else { Err(Unavailable::No) }
+        if id == "default" && disabled.is_empty() {
+            Ok((id.to_owned(), "Default".to_owned()))
+        } else {
+            Err(Unavailable::No)
+        }
     }
 
     fn build(&self, workspace: &Path, _: &str, access: AccessLevel) -> Result<Agent, String> {

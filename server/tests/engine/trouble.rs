@@ -4,7 +4,7 @@ use super::crash;
 use super::support::{Say, streamed};
 use super::support::{Script, ToolMode, World, frames, id, inbound, outline, text};
 use halo_server::session::ids::EventId;
-use halo_server::session::{From, Sent};
+use halo_server::session::{From, Sent, SessionError};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -134,4 +134,14 @@ async fn a_long_turn_puts_only_its_latest_part_on_disk_again_and_again() {
     let calls: Vec<_> = blocks.iter().filter(|block| block["type"] == "tool_call").collect();
     assert!(calls.len() == CALLS && calls.iter().all(|call| call["toolCall"]["output"].is_string()));
     assert_eq!(rows.last().unwrap()["content"], "done");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_switched_off_gets_no_new_session() {
+    let world = World::new(vec![]).await;
+    let conn = rusqlite::Connection::open(world.workspace.path().join(".halo/halo.db")).unwrap();
+    conn.execute("INSERT INTO disabled_items VALUES ('agent', 'default', 'global', 1)", ()).unwrap();
+    let sent = world.workspace.session(&id("s")).send(inbound("go")).await;
+    assert!(matches!(sent, Err(SessionError::AgentNotAvailable)));
+    assert!(!world.workspace.exists(&id("s")).await.unwrap());
 }

@@ -41,7 +41,9 @@ fn refusal(error: PathError) -> ApiError {
             ApiError::FileNotFound
         }
         PathError::Outside { .. } => ApiError::PathTraversal,
-        PathError::Hidden(_) | PathError::ReadOnly(_) | PathError::Denied(_) => ApiError::PathNotAccessible,
+        PathError::Hidden(_) | PathError::Protected(_) | PathError::ReadOnly(_) | PathError::Denied(_) => {
+            ApiError::PathNotAccessible
+        }
         PathError::Folder(_) => ApiError::CannotServeDirectory,
         PathError::NotRegular { .. } => ApiError::NotRegularFile,
         PathError::Changed(_) | PathError::Stopped(_) | PathError::Io { .. } => ApiError::internal(error),
