@@ -121,3 +121,14 @@ async fn it_ends_with_the_signal_and_leaves_no_process() {
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
+
+#[tokio::test]
+async fn a_browser_at_its_url_is_told_what_it_is() {
+    let (server, notice) = first_start().await;
+    let url = shown(&notice, "url ");
+    let client = Client::new(&url, None);
+    let answer = client.request(reqwest::Method::GET, "/").send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(answer.text().await.unwrap().contains("halo is running"));
+    drop(server);
+}

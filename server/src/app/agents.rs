@@ -12,6 +12,7 @@ use crate::model::registry::{CacheTtl, CallSettings, ModelChoice, Registry, Thin
 use crate::session::{AgentSource, Unavailable};
 use crate::tool::registry::Registry as Tools;
 use crate::tool::{Context, Limits, Tool};
+use secrecy::ExposeSecret;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,10 @@ impl Agents {
         workspace: &Path,
         settings: &Effective,
     ) -> Result<Arc<dyn Model>, String> {
-        let secret = |provider: &str, key: &str| settings.secret(provider, key, Some(workspace));
+        // A placeholder whose variable is not set is no key: it must not be sent anywhere.
+        let secret = |provider: &str, key: &str| {
+            settings.secret(provider, key, Some(workspace)).filter(|key| !is_placeholder(key.expose_secret()))
+        };
         let calls = CallSettings { idle_timeout: settings.model_idle_timeout, clock: self.clock.clone() };
         let choice = match (&profile.model, &settings.default_provider) {
             (Some(model), _) => chosen(model),
@@ -131,6 +135,11 @@ impl AgentSource for Agents {
     }
 }
 
+/// `<<NAME>>`: what the settings give for a variable that is not set.
+fn is_placeholder(text: &str) -> bool {
+    text.trim().strip_prefix("<<").is_some_and(|rest| rest.ends_with(">>"))
+}
+
 fn chosen(model: &ProfileModel) -> ModelChoice {
     ModelChoice {
         provider: model.provider.clone(),
@@ -148,5 +157,16 @@ fn chosen(model: &ProfileModel) -> ModelChoice {
             budget_tokens: model.thinking.budget_tokens.map(u64::from),
         }),
         image: model.image,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placeholder_of_an_unset_variable_is_no_key() {
+        assert!(is_placeholder("<<ANTHROPIC_API_KEY>>") && is_placeholder(" <<X>> "));
+        assert!(!is_placeholder("sk-<<x>>-1") && !is_placeholder(""));
     }
 }

@@ -85,6 +85,7 @@ impl FromRef<AppState> for Arc<Gate> {
 pub fn router(state: AppState) -> Router {
     let settings = state.settings.clone();
     Router::new()
+        .route("/", get(welcome))
         .route("/api/health", get(health::health))
         .merge(web::routes())
         .fallback(unknown_path)
@@ -94,6 +95,12 @@ pub fn router(state: AppState) -> Router {
         .layer(compression())
         .layer(cors::layer(settings))
         .layer(middleware::from_fn(frame))
+}
+
+/// What a person with a browser sees until there is a page.
+async fn welcome() -> &'static str {
+    "halo is running. There is no page yet: use an editor through halo-acp, or the HTTP interface.\n\
+     Every message needs a token; `halo token create` makes one.\n"
 }
 
 /// Below `/api` an unknown path does not even tell that it is unknown.

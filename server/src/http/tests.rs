@@ -364,7 +364,7 @@ async fn a_client_that_sends_25_mib_reads_the_refusal() {
 #[case("/api/web/chat/", 401, "Unauthorized")]
 #[case("/api", 401, "Unauthorized")]
 #[case("/apix", 404, "not found")]
-#[case("/", 404, "not found")]
+#[case("/nothing", 404, "not found")]
 #[tokio::test]
 async fn an_unknown_path_is_answered_in_json(#[case] path: &str, #[case] status: u16, #[case] text: &str) {
     let server = Server::new();
