@@ -78,6 +78,9 @@ pub enum ApiError {
         /// The limit.
         max: usize,
     },
+    /// What came with the message could not be saved; the text names the place and says why.
+    #[error("an upload could not be saved: {0}")]
+    UploadNotSaved(String),
     /// A body of a type that is not JSON.
     #[error("Content-Type must be application/json")]
     UnsupportedMediaType,
@@ -176,6 +179,7 @@ impl ApiError {
             Self::WrongType { .. } => ("wrong_type", StatusCode::BAD_REQUEST),
             Self::InvalidImage { .. } => ("invalid_image", StatusCode::BAD_REQUEST),
             Self::TooManyImages { .. } => ("too_many_images", StatusCode::BAD_REQUEST),
+            Self::UploadNotSaved(_) => ("upload_not_saved", StatusCode::INTERNAL_SERVER_ERROR),
             Self::UnsupportedMediaType => ("unsupported_media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::BodyTooLarge => ("body_too_large", StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyUnreadable => ("body_unreadable", StatusCode::BAD_REQUEST),
@@ -288,6 +292,7 @@ mod tests {
             ApiError::WrongType { field: "sessionId".into(), expected: "a string" },
             ApiError::InvalidImage { index: 0, reason: "data is not base64" },
             ApiError::TooManyImages { max: 20 },
+            ApiError::UploadNotSaved("/ws/.halo/assets: the disk is full".into()),
             ApiError::UnsupportedMediaType,
             ApiError::BodyTooLarge,
             ApiError::BodyUnreadable,

@@ -23,6 +23,7 @@ pub use run::{AgentSource, Unavailable};
 pub use workspace::Workspace;
 
 use crate::access::AccessLevel;
+use crate::workspace::inbound::Saved;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use ids::EventId;
@@ -78,12 +79,14 @@ pub struct InboundImage {
 }
 
 /// A message from a surface.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Inbound {
     /// The text as the log shows it.
     pub text: String,
     /// Images for the model.
     pub images: Vec<InboundImage>,
+    /// Files that the text names. They are kept once the message is on disk.
+    pub saved: Saved,
     /// The sender's level; applied with every message.
     pub access: AccessLevel,
     /// The agent, where this message creates the session.

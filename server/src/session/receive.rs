@@ -130,6 +130,7 @@ impl Actor {
             self.queue = queue;
             return Err(self.internal(&error));
         }
+        message.saved.keep();
         self.row = Some(row);
         let log = self.start_run(message.access);
         log.push(&Frame::User { text: &message.text });
@@ -217,6 +218,7 @@ impl Actor {
             }
             return Err(self.internal(&error));
         }
+        message.saved.keep();
         self.row = Some(row);
         let Some(run) = &self.run else { return Err(SessionError::NotFound) };
         run.log.push(&Frame::User { text: &entry.text });

@@ -87,6 +87,18 @@ impl Guard {
         Self { workspace, user_home: rules.user_home.to_owned(), access: rules.access, hidden, writable }
     }
 
+    /// A guard for what the server itself writes: inside this workspace, and not where sessions and logs are.
+    pub fn inside(workspace: &Path) -> Self {
+        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        Self {
+            user_home: workspace.clone(),
+            access: AccessLevel::Workspace,
+            hidden: HiddenSet::runtime_of(&workspace),
+            writable: vec![workspace.clone()],
+            workspace,
+        }
+    }
+
     /// The workspace's real path.
     pub fn workspace(&self) -> &Path {
         &self.workspace

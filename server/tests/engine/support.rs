@@ -17,6 +17,7 @@ use halo_server::session::{
 use halo_server::store::Database;
 use halo_server::store::schema::Schema;
 use halo_server::tool::{Context, Limits, Output, Tool};
+use halo_server::workspace::inbound::Saved;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -41,7 +42,13 @@ pub fn text(text: &str) -> Say {
 
 /// A message of a `full` sender.
 pub fn inbound(message: &str) -> Inbound {
-    Inbound { text: message.into(), images: vec![], access: AccessLevel::Full, agent_id: None }
+    Inbound {
+        text: message.into(),
+        images: vec![],
+        saved: Saved::default(),
+        access: AccessLevel::Full,
+        agent_id: None,
+    }
 }
 
 /// Everything a test holds.

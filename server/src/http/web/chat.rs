@@ -9,6 +9,7 @@ use crate::http::error::ApiError;
 use crate::http::sse;
 use crate::session::ids::SessionId;
 use crate::session::{Inbound, InboundImage, Sent};
+use crate::workspace::inbound::{self, Media, Saved};
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
@@ -34,10 +35,11 @@ pub async fn chat(
     let message = Inbound {
         text: said.text,
         images: said.images,
+        saved: Saved::default(),
         access: caller.level.session_level(),
         agent_id: named.agent_id,
     };
-    match to_the_end(send(state, caller, target, message)).await {
+    match to_the_end(send(state, caller, target, message, said.files)).await {
         Ok((id, sent)) => Ok(answer(&id, sent)),
         Err(refused) => in_stream(refused),
     }
@@ -47,14 +49,33 @@ async fn send(
     state: AppState,
     caller: Caller,
     target: Target,
-    message: Inbound,
+    mut message: Inbound,
+    files: Vec<Media>,
 ) -> Result<(SessionId, Sent), ApiError> {
     let workspace = state.engine.workspace(&target.workspace).await?;
     let id = session_or_latest(&workspace, &caller, target.session)
         .await?
         .unwrap_or_else(|| SessionId::new_web(&caller.account_id, state.clock.now_ms()));
+    if !files.is_empty() {
+        let (folder, account_id) = (workspace.path().to_owned(), caller.account_id);
+        let now = state.clock.now_ms();
+        let saving =
+            tokio::task::spawn_blocking(move || inbound::save(&folder, "web", &account_id, &files, now));
+        let (saved, lines) = saving.await.map_err(ApiError::internal)?.map_err(|error| {
+            tracing::error!("an upload could not be saved: {error}");
+            ApiError::UploadNotSaved(error.to_string())
+        })?;
+        message.text = with_lines(&message.text, &lines);
+        message.saved = saved;
+    }
     let sent = workspace.session(&id).send(message).await?;
     Ok((id, sent))
+}
+
+/// The text, a blank line, and the lines about what was saved.
+fn with_lines(text: &str, lines: &[String]) -> String {
+    let lines = lines.join("\n");
+    if text.trim().is_empty() { lines } else { format!("{text}\n\n{lines}") }
 }
 
 fn answer(id: &SessionId, sent: Sent) -> Response {
@@ -80,6 +101,8 @@ fn in_stream(refused: ApiError) -> Result<Response, ApiError> {
 struct Said {
     text: String,
     images: Vec<InboundImage>,
+    /// To be saved.
+    files: Vec<Media>,
     named: Overrides,
 }
 
@@ -95,12 +118,12 @@ fn parse_now(body: &[u8]) -> Result<Said, ApiError> {
     let fields = Fields::of_body(body, names).ok_or(ApiError::MessageRequired)?;
     let text = fields.text("message")?.unwrap_or_default();
     let images: Vec<&RawValue> = fields.get("images", "an array")?.unwrap_or_default();
-    let images = images::read(&images)?;
+    let (images, files) = images::read(&images)?;
     let named = Overrides::of_fields(&fields)?;
-    if text.trim().is_empty() && images.is_empty() {
+    if text.trim().is_empty() && images.is_empty() && files.is_empty() {
         return Err(ApiError::MessageRequired);
     }
-    Ok(Said { text, images, named })
+    Ok(Said { text, images, files, named })
 }
 
 #[cfg(test)]
@@ -141,6 +164,13 @@ mod tests {
         let said = parse_now(r#"{"message": " hällo\n", "sessionId": "s", "other": 1}"#.as_bytes()).unwrap();
         assert_eq!(said.text, " hällo\n");
         assert_eq!(said.named.session_id.as_deref(), Some("s"));
+    }
+
+    #[test]
+    fn the_lines_about_files_stand_below_the_text() {
+        let lines = ["[a]".to_owned(), "[b]".to_owned()];
+        assert_eq!(with_lines("hear", &lines), "hear\n\n[a]\n[b]");
+        assert_eq!(with_lines(" ", &lines[..1]), "[a]");
     }
 
     #[tokio::test]

@@ -25,6 +25,22 @@ const CHUNK: usize = 1024 * 1024;
 /// one sees the earlier one.
 static RENAME: Mutex<()> = Mutex::new(());
 
+/// A file that was made here. It can be taken back, wherever its folder is by then.
+#[derive(Debug)]
+pub struct Created {
+    parent: OwnedFd,
+    name: OsString,
+    shown: String,
+}
+
+impl Created {
+    /// Removes the file.
+    pub fn remove(&self) -> Result<(), PathError> {
+        rustix::fs::unlinkat(&self.parent, self.name.as_os_str(), AtFlags::empty())
+            .map_err(|errno| PathError::from_errno(errno, self.shown.clone()))
+    }
+}
+
 /// A place that may be written: a judged folder, and a name in it.
 #[derive(Debug)]
 pub struct WriteTarget {
@@ -172,9 +188,29 @@ impl WriteTarget {
         unchanged: bool,
         cancel: &CancellationToken,
     ) -> Result<(), PathError> {
+        self.put(content, self.old.is_some(), unchanged, cancel)
+    }
+
+    /// Makes a file that only its owner may read, mode 0600. One that is there already stays as it is, and is the
+    /// error [`PathError::Changed`].
+    pub fn create_private(self, content: &[u8]) -> Result<Created, PathError> {
+        if self.old.is_some() {
+            return Err(PathError::Changed(self.shown));
+        }
+        self.put(content, true, true, &CancellationToken::new())?;
+        Ok(Created { parent: self.parent, name: self.name, shown: self.shown })
+    }
+
+    fn put(
+        &self,
+        content: &[u8],
+        private: bool,
+        unchanged: bool,
+        cancel: &CancellationToken,
+    ) -> Result<(), PathError> {
         let fail = |errno| PathError::from_errno(errno, self.shown.clone());
         let fail_io = |error: std::io::Error| PathError::from_io(&error, self.shown.clone());
-        let temp = Temp::create(&self.parent, self.old.is_some()).map_err(fail)?;
+        let temp = Temp::create(&self.parent, private).map_err(fail)?;
         let mut file = &temp.file;
         for chunk in content.chunks(CHUNK) {
             if cancel.is_cancelled() {
