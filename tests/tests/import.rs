@@ -111,6 +111,7 @@ async fn an_old_home_comes_over_with_all_that_can_be_read() {
         assert!(kept || !holds(&token(OWNER)), "a clear token in {}", path.display());
     }
 
+    the_sessions_are_what_they_were(&place.workspace().join(".halo/halo.db"));
     let imported = bytes(place.root());
     let again = import(&place, &[]).await;
     says(&again, "accounts: 0 taken over, 4 were here already");
@@ -124,6 +125,30 @@ async fn an_old_home_comes_over_with_all_that_can_be_read() {
 fn messages() -> usize {
     let whole = |n: &usize| !(3..=7).contains(n) && n % 50 != 1 && n % 40 != 2;
     (0..1000).filter(whole).count() * 3
+}
+
+fn the_sessions_are_what_they_were(file: &Path) {
+    let db = rusqlite::Connection::open(file).unwrap();
+    let text = |sql: &str| -> String { db.query_row(sql, [], |row| row.get(0)).unwrap() };
+    let row = |id: String| {
+        let sql = format!(
+            "SELECT concat_ws(' ', ifnull(parent_id, '-'), access_level, created_at, updated_at, ifnull(stopped_at, '-'),
+             ifnull(archived_at, '-'), exchange_count, context_tokens, total_output_tokens) FROM sessions WHERE id = '{id}'"
+        );
+        text(&sql)
+    };
+    let at = |n: i64| format!("{} {}", START + n * 1000, START + n * 1000 + 9);
+    assert_eq!(row(session_id(0)), format!("- full {} - - 1 110 10", at(0)));
+    assert_eq!(row(session_id(9)), format!("{} full {} - - 1 110 10", session_id(8), at(9)));
+    assert_eq!(row(session_id(13)), format!("- workspace {} {} - 1 110 10", at(13), START + 13_005));
+    assert_eq!(row(session_id(89)), format!("- readonly {} - {} 1 110 10", at(89), START + 89_006));
+    assert_eq!(row(session_id(42)).split(' ').nth(6), Some("3"), "archived messages count");
+    assert_eq!(row("flat".into()).split(' ').nth(1), Some("readonly"), "of an unknown level the lowest");
+    assert_eq!(
+        text("SELECT item_type || item_id || scope || disabled_at FROM disabled_items"),
+        "skillpdfworkspace9"
+    );
+    assert_eq!(text("SELECT count(*) || '' FROM log WHERE row LIKE '%secret prompt%'"), "0");
 }
 
 async fn a_server_knows_all_of_it(place: Place) {

@@ -5,6 +5,7 @@
 use super::{Place, block_on, existing_folder, terminal};
 use crate::config::Home;
 use crate::import::{self, Options, Report, Watch};
+use crate::text::head_chars;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -60,7 +61,8 @@ impl Watch for Terminal {
         if done == of {
             terminal::end_progress();
         } else if done.is_multiple_of(20) {
-            terminal::progress(&format!("{}: {done} of {of} sessions", workspace.display()));
+            let name = workspace.file_name().unwrap_or_default().to_string_lossy();
+            terminal::progress(&format!("{}: {done} of {of} sessions", head_chars(&name, 40)));
         }
     }
 }

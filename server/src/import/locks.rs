@@ -67,6 +67,8 @@ pub fn workspaces(
 /// The process that the file names, if it lives and is not this one.
 fn living(file: &Path) -> Option<i32> {
     let text = text(file);
+    // The id alone, or behind its name where there is more.
+    let text = text.split_once("pid").map_or(text.as_str(), |(_, rest)| rest);
     let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let pid: i32 = digits[..end].parse().ok().filter(|pid| *pid > 1)?;
@@ -94,7 +96,7 @@ mod tests {
         assert_eq!(living(&file), None);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        for text in [format!("{pid}"), format!("{pid}\n"), format!("{{\"pid\":{pid}}}")] {
+        for text in [format!("{pid}"), format!("{pid}\n"), format!("{{\"port\":1,\"pid\":{pid}}}")] {
             std::fs::write(&file, text).unwrap();
             assert_eq!(living(&file), i32::try_from(pid).ok());
         }

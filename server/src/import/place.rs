@@ -83,6 +83,12 @@ impl Place {
         there.then(|| NodeDatabase::copy_of(&file))
     }
 
+    /// Whether a log stands there that would become that of whatever database is put into the place.
+    pub fn has_log(&self) -> bool {
+        let filled = |suffix| fs::metadata(with(&self.path, suffix)).is_ok_and(|found| found.len() > 0);
+        filled("-wal") || filled("-journal")
+    }
+
     /// Removes what an import that was cut off has left.
     pub fn clear(&self) -> anyhow::Result<()> {
         let file = self.building();
@@ -117,6 +123,8 @@ impl Place {
             }
         }
         if built {
+            // What was copied, and not changed since, nobody has written to the disk yet.
+            File::open(self.building())?.sync_all()?;
             fs::rename(self.building(), path)?;
         } else if old {
             remove(path)?;

@@ -30,12 +30,13 @@ pub struct Job {
     pub agent_id: String,
 }
 
-/// Takes it over. `known` are the sessions that are here already.
+/// Takes it over. `known` are the sessions that were here before this run, `taken` those of this run.
 pub async fn import(
     run: &mut Run<'_>,
     builder: &mut Builder,
     job: Job,
-    known: &mut HashSet<String>,
+    known: &HashSet<String>,
+    taken: &mut HashSet<String>,
 ) -> anyhow::Result<()> {
     let text = job.file.as_deref().map(session_file::read).transpose();
     let parsed = match &text {
@@ -55,8 +56,15 @@ pub async fn import(
         run.skip(format!("session {}", row.id.escape_debug()), why.to_string());
         return Ok(());
     }
-    if !known.insert(row.id.clone()) {
+    if known.contains(&row.id) {
         run.report.known_sessions += 1;
+        return Ok(());
+    }
+    if !taken.insert(row.id.clone()) {
+        run.skip_file(
+            job.file.as_deref().unwrap_or(Path::new("")),
+            "another file has the session of this name",
+        );
         return Ok(());
     }
     take(run, builder, row, orphan, job.file.as_deref(), parsed.as_ref()).await

@@ -35,7 +35,7 @@ pub async fn import(run: &mut Run<'_>, workspace: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     run.report.workspaces += 1;
-    let mut known = HashSet::new();
+    let (mut known, mut taken) = (HashSet::new(), HashSet::new());
     if place.is_ours() {
         if !run.options.dry_run {
             // So that all of it is in the file.
@@ -49,6 +49,13 @@ pub async fn import(run: &mut Run<'_>, workspace: &Path) -> anyhow::Result<()> {
     if place.is_ours() && count == 0 {
         return Ok(());
     }
+    if !place.is_old() && place.has_log() && !run.options.dry_run {
+        run.skip_file(
+            workspace,
+            "there is a log beside its database that belongs to none, or to another program",
+        );
+        return Ok(());
+    }
     let mut builder = Builder::begin(&place, run.options.dry_run)?;
     if !place.is_ours() {
         for (kind, id, scope, at) in disabled {
@@ -57,7 +64,7 @@ pub async fn import(run: &mut Run<'_>, workspace: &Path) -> anyhow::Result<()> {
     }
     for (done, job) in jobs.into_iter().enumerate() {
         run.watch.progress(workspace, done, count);
-        session::import(run, &mut builder, job, &mut known).await?;
+        session::import(run, &mut builder, job, &known, &mut taken).await?;
     }
     run.watch.progress(workspace, count, count);
     if place.is_ours() && run.report.sessions == before {
