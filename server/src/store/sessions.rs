@@ -308,6 +308,41 @@ pub struct Unfinished {
     pub crashes: Option<i64>,
 }
 
+/// What a workspace holds. Archived sessions are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Sessions with a run in the ledger.
+    pub running: i64,
+    /// Of the others, those that are marked as stopped.
+    pub stopped: i64,
+    /// The rest.
+    pub idle: i64,
+    /// Tokens in the contexts after the last calls.
+    pub context_tokens: i64,
+    /// Tokens written.
+    pub output_tokens: i64,
+}
+
+/// Counts the sessions of the workspace.
+pub fn totals(conn: &Connection) -> rusqlite::Result<Totals> {
+    conn.prepare_cached(
+        "SELECT COUNT(r.session_id),
+           COALESCE(SUM(r.session_id IS NULL AND s.stopped_at IS NOT NULL), 0),
+           COALESCE(SUM(r.session_id IS NULL AND s.stopped_at IS NULL), 0),
+           COALESCE(SUM(s.context_tokens), 0), COALESCE(SUM(s.total_output_tokens), 0)
+         FROM sessions s LEFT JOIN runs r ON r.session_id = s.id WHERE s.archived_at IS NULL",
+    )?
+    .query_row([], |row| {
+        Ok(Totals {
+            running: row.get(0)?,
+            stopped: row.get(1)?,
+            idle: row.get(2)?,
+            context_tokens: row.get(3)?,
+            output_tokens: row.get(4)?,
+        })
+    })
+}
+
 /// Sessions with a run in the ledger, a queue, or a row in flight.
 pub fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<Unfinished>> {
     conn.prepare_cached(
