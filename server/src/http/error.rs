@@ -29,6 +29,9 @@ pub enum ApiError {
     /// Nothing here for someone without the admin cookie.
     #[error("Unauthorized")]
     Unauthorized,
+    /// The token is for one workspace alone, and this is about all of them.
+    #[error("global-scope token (full or observer) required")]
+    GlobalTokenRequired,
     /// Another workspace was named without a `full` token.
     #[error("workspace override requires a full-access token")]
     WorkspaceOverride,
@@ -167,6 +170,7 @@ impl ApiError {
             Self::TokenRequired => ("token_required", StatusCode::UNAUTHORIZED),
             Self::InvalidToken => ("invalid_token", StatusCode::UNAUTHORIZED),
             Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED),
+            Self::GlobalTokenRequired => ("global_token_required", StatusCode::FORBIDDEN),
             Self::WorkspaceOverride => ("workspace_override", StatusCode::FORBIDDEN),
             Self::WorkspaceNotFound => ("workspace_not_found", StatusCode::NOT_FOUND),
             Self::InvalidSessionId => ("invalid_session_id", StatusCode::BAD_REQUEST),
@@ -280,6 +284,7 @@ mod tests {
             ApiError::TokenRequired,
             ApiError::InvalidToken,
             ApiError::Unauthorized,
+            ApiError::GlobalTokenRequired,
             ApiError::WorkspaceOverride,
             ApiError::WorkspaceNotFound,
             ApiError::InvalidSessionId,

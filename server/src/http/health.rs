@@ -24,11 +24,10 @@ pub struct Health {
 
 /// Says that the server answers, and what it is.
 pub async fn health(State(state): State<AppState>) -> Json<Health> {
-    let now = state.clock.now_ms();
     Json(Health {
         status: "ok",
-        timestamp: now,
-        uptime: now.saturating_sub(state.started_at_ms).max(0) as f64 / 1000.0,
+        timestamp: state.clock.now_ms(),
+        uptime: state.uptime(),
         engine: "rust",
         version: env!("CARGO_PKG_VERSION"),
         git_sha: option_env!("HALO_GIT_SHA"),

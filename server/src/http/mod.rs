@@ -9,6 +9,7 @@ pub mod content;
 pub mod cors;
 pub mod error;
 pub mod health;
+pub mod metrics;
 pub mod serve;
 pub mod sse;
 pub mod web;
@@ -73,6 +74,11 @@ impl AppState {
         let started_at_ms = clock.now_ms();
         Self { engine, gate, settings, clock, started_at_ms }
     }
+
+    /// Seconds since the server started.
+    fn uptime(&self) -> f64 {
+        self.clock.now_ms().saturating_sub(self.started_at_ms).max(0) as f64 / 1000.0
+    }
 }
 
 impl FromRef<AppState> for Arc<Gate> {
@@ -87,6 +93,7 @@ pub fn router(state: AppState) -> Router {
     Router::new()
         .route("/", get(welcome))
         .route("/api/health", get(health::health))
+        .route("/api/metrics", get(metrics::metrics))
         .merge(web::routes())
         .fallback(unknown_path)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)

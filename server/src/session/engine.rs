@@ -4,7 +4,7 @@
 use super::frames::Budget;
 use super::run::AgentSource;
 use super::workspace::{Workspace, has_database};
-use super::{WorkspaceError, logged};
+use super::{Census, WorkspaceError, logged};
 use crate::clock::Clock;
 use crate::store::{Database, runs};
 use std::collections::HashMap;
@@ -117,6 +117,22 @@ impl Engine {
         opening
             .await
             .unwrap_or_else(|error| Err(WorkspaceError::Internal(logged("opening a workspace", &error))))
+    }
+
+    /// Counts what the open workspaces hold; opens none. One that cannot be read is logged, and counted as empty.
+    pub async fn census(&self) -> Census {
+        let open: Vec<Workspace> = self.open().values().filter_map(|cell| cell.get().cloned()).collect();
+        let mut census = Census::default();
+        for workspace in open.into_iter().filter(Workspace::is_current) {
+            census.workspaces += 1;
+            let Ok(totals) = workspace.totals().await else { continue };
+            census.running += totals.running;
+            census.stopped += totals.stopped;
+            census.idle += totals.idle;
+            census.context_tokens += totals.context_tokens;
+            census.output_tokens += totals.output_tokens;
+        }
+        census
     }
 
     /// Opens every workspace that has been used and still has a database, so that interrupted sessions go on.

@@ -138,6 +138,23 @@ pub struct Listed {
     pub updated_at: i64,
 }
 
+/// Sums over the workspaces that are open. Archived sessions are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Open workspaces.
+    pub workspaces: usize,
+    /// Sessions with a run in flight.
+    pub running: i64,
+    /// Sessions that somebody stopped and nobody has written to since.
+    pub stopped: i64,
+    /// The other sessions.
+    pub idle: i64,
+    /// Tokens in their contexts.
+    pub context_tokens: i64,
+    /// Tokens that they had written.
+    pub output_tokens: i64,
+}
+
 /// Which rows of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryQuery {

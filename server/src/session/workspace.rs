@@ -278,6 +278,10 @@ impl Workspace {
         Ok((Box::pin(rows), more))
     }
 
+    pub(super) async fn totals(&self) -> Result<sessions::Totals, SessionError> {
+        self.read(sessions::totals).await
+    }
+
     /// The session's handle.
     pub fn session(&self, id: &SessionId) -> Handle {
         Handle::new(self.clone(), id.clone())
