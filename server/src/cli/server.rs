@@ -2,7 +2,7 @@
 //! It listens first; what a first start has to make is made after that.
 
 use super::first_run::{FirstRun, reachable};
-use super::{Place, existing_folder, port_holder, terminal, token};
+use super::{Place, existing_folder, port_holder, providers, terminal, token};
 use crate::app::{self, Startup};
 use crate::config::lock::ServerLock;
 use crate::config::logging::{self, RotatingFile};
@@ -117,6 +117,13 @@ async fn serve(
         None => Databases::open(&home)?,
     };
     tracing::info!("listening on {url}");
+    // A server without a model is a server still, so what is wrong with providers holds nothing up.
+    let looking = home.clone();
+    tokio::task::spawn_blocking(move || {
+        for problem in providers::broken_files(&looking) {
+            tracing::warn!("{problem}");
+        }
+    });
     let shutdown = CancellationToken::new();
     tokio::spawn(signals.follow(live.clone(), shutdown.clone()));
     live.watch(shutdown.clone());
