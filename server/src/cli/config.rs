@@ -47,6 +47,7 @@ fn check(place: &Place, args: &CheckArgs) -> anyhow::Result<ExitCode> {
             problems.extend(unusable.0);
         }
         problems.extend(providers::broken_files(&home));
+        problems.extend(providers::unknown_secrets(&home, &files.settings.sections));
         for content in [&files.config, &files.settings] {
             let path = content.path.display();
             checked.push(if content.exists {

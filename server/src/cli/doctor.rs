@@ -122,6 +122,8 @@ fn port(home: &Home, host: &str, port: u16) -> Finding {
 fn models(home: &Home, config: &Effective, environment: &Environment) -> Vec<Finding> {
     let faults = providers::broken_files(home);
     let mut findings: Vec<Finding> = faults.iter().map(|fault| broken("models", fault.to_string())).collect();
+    let unknown = providers::unknown_secrets(home, config.sections());
+    findings.extend(unknown.iter().map(|problem| note("models", problem.to_string())));
     match providers::answering(home, config, environment) {
         Answering::Model(choice) => findings.push(good(
             "models",

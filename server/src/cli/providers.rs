@@ -2,6 +2,7 @@
 //! wrong. The configuration knows no providers and the providers no settings; the commands that look at both
 //! come here. Calls nobody.
 
+use crate::config::sections::Sections;
 use crate::config::{Effective, Environment, Home, Problem, Severity};
 use crate::model::registry::{BuildError, CallSettings, ModelChoice, Registry};
 use secrecy::{ExposeSecret, SecretString};
@@ -34,6 +35,42 @@ pub fn broken_files(home: &Home) -> Vec<Problem> {
         })
     });
     faults.collect()
+}
+
+/// Every secret that no provider will ask for: its id is almost a provider's, or it is a provider's and the key is
+/// not. Other ids may be those of skills.
+pub fn unknown_secrets(home: &Home, sections: &Sections) -> Vec<Problem> {
+    let providers = Registry::new(home.models_dir()).providers();
+    let file = home.settings_yaml();
+    let faults = sections.secret_places().filter_map(|(id, key, place)| {
+        let text = match providers.iter().find(|info| info.id == id) {
+            Some(info) if info.error.is_some() || info.secrets.iter().any(|known| known == key) => {
+                return None;
+            }
+            Some(info) => {
+                let hint = match nearest(key, info.secrets.iter().map(String::as_str)) {
+                    Some(known) => format!("did you mean `{id}.secrets.{known}`?"),
+                    None if info.secrets.is_empty() => "it takes none".to_owned(),
+                    None => format!("it takes {}", info.secrets.join(", ")),
+                };
+                format!("the provider `{id}` takes no secret `{key}`; {hint}")
+            }
+            None => {
+                let with_secrets = providers.iter().filter(|info| !info.secrets.is_empty());
+                let known = nearest(id, with_secrets.map(|info| info.id.as_str()))?;
+                format!("there is no provider `{id}`; did you mean `{known}.secrets.{key}`?")
+            }
+        };
+        Some(Problem::at(Severity::Warning, &file, place, text))
+    });
+    faults.collect()
+}
+
+/// The known name that differs from an unknown one by a slip of the fingers: at most two, and fewer in a short name.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let slips = |known: &str| strsim::damerau_levenshtein(name, known);
+    let most = |known: &str| (known.chars().count() / 3).min(2);
+    known.filter(|known| slips(known) <= most(known)).min_by_key(|known| slips(known))
 }
 
 /// Which model answers, as a run without a workspace of its own settings would choose it.

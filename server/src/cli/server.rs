@@ -118,9 +118,11 @@ async fn serve(
     };
     tracing::info!("listening on {url}");
     // A server without a model is a server still, so what is wrong with providers holds nothing up.
-    let looking = home.clone();
+    let (looking, current) = (home.clone(), live.current());
     tokio::task::spawn_blocking(move || {
-        for problem in providers::broken_files(&looking) {
+        let mut problems = providers::broken_files(&looking);
+        problems.extend(providers::unknown_secrets(&looking, current.sections()));
+        for problem in problems {
             tracing::warn!("{problem}");
         }
     });

@@ -63,3 +63,41 @@ fn a_broken_provider_file_is_told_by_doctor_config_check_and_the_log() {
     assert!(line.contains("WARN") && line.contains(&problem), "{line}");
     assert!(server.end().0.success());
 }
+
+#[rstest]
+#[case(
+    "antropic",
+    "api_key",
+    Some("there is no provider `antropic`; did you mean `anthropic.secrets.api_key`?")
+)]
+#[case(
+    "openai",
+    "api_kye",
+    Some("the provider `openai` takes no secret `api_kye`; did you mean `openai.secrets.api_key`?")
+)]
+#[case("openai", "password", Some("the provider `openai` takes no secret `password`; it takes api_key"))]
+#[case("ollama", "api_key", Some("the provider `ollama` takes no secret `api_key`; it takes none"))]
+#[case("openai", "api_key", None)]
+#[case("weather-skill", "api_key", None)]
+#[case("memo", "api_key", None)]
+fn a_secret_that_no_provider_asks_for_is_told_with_the_nearest_name(
+    #[case] id: &str,
+    #[case] key: &str,
+    #[case] expected: Option<&str>,
+) {
+    let sandbox = Sandbox::new();
+    sandbox.write("config.yaml", "server:\n  port: 0\n");
+    sandbox.write("settings.yaml", &format!("{id}:\n  secrets:\n    {key}: s3cret\n"));
+    let check = sandbox.run(&["config", "check"]);
+    check.good();
+    let file = sandbox.home().join("secrets/settings.yaml");
+    let problem = expected.map(|expected| format!("{}:3:5: {expected}", file.display()));
+    let lines: Vec<String> = check.stderr.lines().map(str::to_owned).collect();
+    assert_eq!(lines, problem.iter().map(|problem| format!("warning: {problem}")).collect::<Vec<_>>());
+    if let Some(problem) = problem {
+        let server = sandbox.serve(&[]);
+        let line = server.line_with(&problem);
+        assert!(line.contains("WARN") && !line.contains("s3cret"), "{line}");
+        assert!(server.end().0.success());
+    }
+}
