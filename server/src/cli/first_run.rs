@@ -18,13 +18,13 @@ const SETTINGS_YAML: &str = "\
 # Keys of model providers, and how halo behaves. A change counts at once. Take the # away to use an example.
 # `halo config check` says what is wrong here, `halo doctor` which model answers.
 #
-# anthropic:
-#   secrets:
-#     api_key: sk-ant-...
+#anthropic:
+#  secrets:
+#    api_key: sk-ant-...
 #
-# openai:
-#   secrets:
-#     api_key: <<OPENAI_API_KEY>>  # taken from the environment variable
+#openai:
+#  secrets:
+#    api_key: <<OPENAI_API_KEY>>  # taken from the environment variable
 ";
 
 /// What may have to be made.

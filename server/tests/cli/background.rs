@@ -1,7 +1,7 @@
 //! A server in the background, and what a first start and `token list` show.
 
 use super::shown;
-use super::support::Sandbox;
+use super::support::{Ran, Sandbox};
 
 #[test]
 fn a_server_in_the_background_is_started_seen_and_stopped() {
@@ -46,6 +46,21 @@ fn a_first_start_leaves_settings_that_are_there_alone() {
     sandbox.write("settings.yaml", "# mine\n");
     sandbox.run(&["setup", "-y"]).good();
     assert_eq!(sandbox.read("settings.yaml"), "# mine\n");
+}
+
+#[test]
+fn the_examples_of_new_settings_count_once_their_marks_are_taken_away() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["setup", "-y"]).good();
+    let text = sandbox.read("settings.yaml");
+    let examples = text.lines().skip_while(|line| *line != "#").map(|line| &line[1..]);
+    sandbox.write("settings.yaml", &examples.collect::<Vec<_>>().join("\n"));
+    let mut command = sandbox.command(&["config", "show"]);
+    let ran = Ran::of(&command.env("OPENAI_API_KEY", "k").output().unwrap());
+    for key in ["anthropic.secrets.api_key = (set)", "openai.secrets.api_key = (set)"] {
+        assert!(ran.good().contains(key), "{ran:?}");
+    }
+    assert_eq!(ran.stderr, "");
 }
 
 #[test]
