@@ -1,7 +1,7 @@
 //! `halo server start`, `stop`, `status`: the server in the background, found through its lock.
 
-use super::server::{self, RunArgs};
-use super::{Place, first_run, terminal};
+use super::server::{self, Prepared, READY, RunArgs};
+use super::{Place, terminal};
 use crate::config::Home;
 use crate::config::lock::{self, Holder};
 use crate::config::problem::os_reason;
@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// How long a server may take to listen, and to stop.
 const START_PATIENCE: Duration = Duration::from_secs(15);
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How much a server may print until it is ready.
+const MAX_GREETING_BYTES: u64 = 64 * 1024;
 
 /// What to do with a server in the background.
 #[derive(Debug, Subcommand)]
@@ -100,8 +103,9 @@ fn stop(home: &Home, force: bool) -> anyhow::Result<ExitCode> {
     )
 }
 
-/// Starts the server as a process of its own, and waits until it listens. What a first start has to show is
-/// shown here, since that process has no terminal.
+/// Starts the server as a process of its own, and waits until it is ready. What a first start has to show comes
+/// through its stdout and is shown here, since that process has no terminal; so a server that cannot listen makes
+/// nothing and shows nothing.
 fn start(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let home = place.prepared_home()?;
     if let Some(Holder { pid, .. }) = holder(&home)? {
@@ -111,9 +115,7 @@ fn start(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
             home.path().display()
         );
     }
-    let prepared = args.prepare()?;
-    let workspace = prepared.workspace.clone();
-    first_run::prepare_now(place, &home, prepared)?;
+    let Prepared { workspace, .. } = args.prepare()?;
     std::fs::create_dir_all(home.logs_dir()).context("cannot make the folder of logs")?;
     let path = home.logs_dir().join("server.out");
     let log = OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(&path);
@@ -132,7 +134,7 @@ fn start(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let stderr = log.try_clone().context("cannot share the log")?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.spawn().context("cannot start the server")?;
-    let Some(line) = first_line(&mut child) else {
+    let Some((line, made)) = greeting(&mut child) else {
         // It has failed, or hangs; either way it must not stay.
         let _ = child.kill();
         let _ = child.wait();
@@ -143,6 +145,9 @@ fn start(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
         );
     };
     terminal::say(&line)?;
+    if !made.is_empty() {
+        terminal::tell(&made);
+    }
     terminal::tell(&format!(
         "running in the background as process {}; stop it with `halo server stop`",
         child.id()
@@ -150,15 +155,21 @@ fn start(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The line that the server prints once it listens; none when it ends before, or takes too long.
-fn first_line(child: &mut Child) -> Option<String> {
+/// What the server prints until it is ready: the line with its address, and what a first start has to show. None
+/// when it ends before, or takes too long.
+fn greeting(child: &mut Child) -> Option<(String, String)> {
     let stdout = child.stdout.take()?;
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut line = String::new();
-        if BufReader::new(stdout.take(4096)).read_line(&mut line).is_ok_and(|length| length > 0) {
-            // The receiver may have given up.
-            let _ = send.send(line.trim_end().to_owned());
+        let mut lines = Vec::new();
+        for line in BufReader::new(stdout.take(MAX_GREETING_BYTES)).lines().map_while(Result::ok) {
+            if line == READY {
+                let address = if lines.is_empty() { line } else { lines.remove(0) };
+                // The receiver may have given up.
+                let _ = send.send((address, lines.join("\n")));
+                return;
+            }
+            lines.push(line);
         }
     });
     receive.recv_timeout(START_PATIENCE).ok()

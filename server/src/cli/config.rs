@@ -1,9 +1,8 @@
 //! `halo config`: says what is wrong with the files, and which value of each setting counts.
 
-use super::{Place, terminal};
+use super::{Place, providers, terminal};
 use crate::config::resolve::{Overrides, resolve};
 use crate::config::settings::{FileKind, Files, read_file};
-
 use crate::config::{Live, Problem, Severity};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -41,11 +40,14 @@ fn check(place: &Place, args: &CheckArgs) -> anyhow::Result<ExitCode> {
         problems.extend(content.problems);
         checked.push(path.display().to_string());
     } else {
-        let files = Files::read(&place.home()?, &place.environment);
+        let home = place.home()?;
+        let files = Files::read(&home, &place.environment);
         problems.extend(files.problems().cloned());
         if let Err(unusable) = resolve(&files, &place.environment, &Overrides::default()) {
             problems.extend(unusable.0);
         }
+        problems.extend(providers::broken_files(&home));
+        problems.extend(providers::unknown_secrets(&home, &files.settings.sections));
         for content in [&files.config, &files.settings] {
             let path = content.path.display();
             checked.push(if content.exists {

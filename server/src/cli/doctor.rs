@@ -1,9 +1,10 @@
 //! `halo doctor`: what works here, one line each, and how to mend what does not.
 
+use super::providers::{self, Answering};
 use super::{Place, port_holder, terminal};
 use crate::clock::{Clock, SystemClock, iso};
 use crate::config::problem::os_reason;
-use crate::config::{Environment, Home, Live, Overrides, Severity, lock};
+use crate::config::{Effective, Environment, Home, Live, Overrides, Severity, lock};
 use crate::store::Database;
 use crate::store::schema::Schema;
 use std::net::TcpListener;
@@ -89,7 +90,7 @@ fn configuration(home: &Home, environment: &Environment) -> Vec<Finding> {
         good("password", "made at the first start")
     });
     findings.push(port(home, &config.host, config.port));
-    findings.extend(models(home, &config));
+    findings.extend(models(home, &config, environment));
     findings
 }
 
@@ -118,35 +119,28 @@ fn port(home: &Home, host: &str, port: u16) -> Finding {
     }
 }
 
-fn models(home: &Home, config: &crate::config::Effective) -> Vec<Finding> {
-    let ids = std::fs::read_dir(home.models_dir()).into_iter().flatten().flatten().filter_map(|entry| {
-        let path = entry.path();
-        let is_yaml = matches!(path.extension()?.to_str()?, "yaml" | "yml");
-        is_yaml.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
-    });
-    let mut ids: Vec<String> = ids.collect();
-    ids.sort();
-    if ids.is_empty() {
-        let text =
-            format!("no provider, so the demo model answers; put one in {}", home.models_dir().display());
-        return vec![note("models", text)];
+fn models(home: &Home, config: &Effective, environment: &Environment) -> Vec<Finding> {
+    let faults = providers::broken_files(home);
+    let mut findings: Vec<Finding> = faults.iter().map(|fault| broken("models", fault.to_string())).collect();
+    let unknown = providers::unknown_secrets(home, config.sections());
+    findings.extend(unknown.iter().map(|problem| note("models", problem.to_string())));
+    match providers::answering(home, config, environment) {
+        Answering::Model(choice) => findings.push(good(
+            "models",
+            format!("{} ({}) answers agents without a `model:` of their own", choice.provider, choice.id),
+        )),
+        Answering::Demo => findings.push(note(
+            "models",
+            format!(
+                "no provider has a key, so the demo model answers; put a key into {}, such as \
+                 `anthropic.secrets.api_key`",
+                home.settings_yaml().display()
+            ),
+        )),
+        Answering::Broken(why) => findings.push(broken("models", why)),
+        Answering::BrokenFile => {}
     }
-    let has_key = |id: &str| config.sections().secret_names().any(|(owner, _)| owner == id);
-    ids.iter()
-        .map(|id| {
-            if has_key(id) {
-                good("models", format!("{id}: has a key"))
-            } else {
-                note(
-                    "models",
-                    format!(
-                        "{id}: no key; if it needs one, set `{id}.secrets` in {}",
-                        home.settings_yaml().display()
-                    ),
-                )
-            }
-        })
-        .collect()
+    findings
 }
 
 /// Opens the database if it exists; makes none.

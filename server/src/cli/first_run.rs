@@ -13,6 +13,20 @@ use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+/// What a new `settings.yaml` holds: how to fill it.
+const SETTINGS_YAML: &str = "\
+# Keys of model providers, and how halo behaves. A change counts at once. Take the # away to use an example.
+# `halo config check` says what is wrong here, `halo doctor` which model answers.
+#
+#anthropic:
+#  secrets:
+#    api_key: sk-ant-...
+#
+#openai:
+#  secrets:
+#    api_key: <<OPENAI_API_KEY>>  # taken from the environment variable
+";
+
 /// What may have to be made.
 pub struct FirstRun {
     fresh: bool,
@@ -36,8 +50,8 @@ impl FirstRun {
         self.made.clone()
     }
 
-    /// Stores what of it counts, makes a token on a fresh home, and shows both. Runs beside the server, which
-    /// works with the secrets already.
+    /// Stores what of it counts, and makes a token on a fresh home; answers the text that shows both. Runs beside
+    /// the server, which works with the secrets already.
     pub async fn finish(
         self,
         home: Home,
@@ -45,7 +59,7 @@ impl FirstRun {
         channels: &Database,
         workspace: PathBuf,
         address: (String, u16),
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<String>> {
         let effective = live.current();
         let jwt_secret =
             effective.jwt_secret.clone().filter(|_| effective.is_of_first_start("server.jwt_secret"));
@@ -53,15 +67,17 @@ impl FirstRun {
             if let Some(secret) = jwt_secret {
                 add_jwt_secret(home, secret).await?;
             }
-            return Ok(());
+            return Ok(None);
         }
         let token = token::create_full(channels, workspace.clone(), "first start").await?;
         let password = new_password(&effective);
         let plain = password.clone();
-        tokio::task::spawn_blocking(move || write_config(&home, plain.as_ref(), jwt_secret.as_ref()))
-            .await??;
-        show(&address, password.as_ref(), &token, &workspace);
-        Ok(())
+        tokio::task::spawn_blocking(move || {
+            edit::write_new_private(&home.settings_yaml(), SETTINGS_YAML)?;
+            write_config(&home, plain.as_ref(), jwt_secret.as_ref())
+        })
+        .await??;
+        Ok(Some(shown(&address, password.as_ref(), &token, &workspace)))
     }
 }
 
@@ -108,7 +124,12 @@ fn write_config(
     Ok(())
 }
 
-fn show((host, port): &(String, u16), password: Option<&SecretString>, token: &str, workspace: &Path) {
+fn shown(
+    (host, port): &(String, u16),
+    password: Option<&SecretString>,
+    token: &str,
+    workspace: &Path,
+) -> String {
     let command = std::env::current_exe().map_or_else(|_| "halo".to_owned(), |exe| exe.display().to_string());
     let port = port.to_string();
     let zed = json!({
@@ -124,16 +145,23 @@ fn show((host, port): &(String, u16), password: Option<&SecretString>, token: &s
         Some(plain) => plain.expose_secret(),
         None => "(the one in HALO_PASSWORD)",
     };
-    terminal::tell(&format!(
+    let shell_command = for_shell(&command);
+    format!(
         "\nFirst start: here is what you need. It is shown only this once.\n\
          \n  url             http://{authority}\
          \n  admin password  {password}\
          \n  token           {token}\
          \n                  full access, workspace {}\
-         \n\n  For an editor (any ACP client):\n    halo acp --host {host} --port {port} --token {token}\
+         \n\n  For an editor (any ACP client):\n    {shell_command} acp --host {host} --port {port} --token {token}\
          \n  For Zed, in settings.json below \"agent_servers\":\n    {zed}\n",
         workspace.display()
-    ));
+    )
+}
+
+/// A path as a shell takes it.
+fn for_shell(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+@:,=".contains(c);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// The host under which a client on this machine reaches an address that the server listens on.
@@ -159,7 +187,21 @@ pub fn prepare_now(place: &Place, home: &Home, live_args: super::server::Prepare
         let channels = token::open(home)?;
         let result = first.finish(home.clone(), &live, &channels, workspace, address).await;
         channels.close().await;
-        result
+        if let Some(text) = result? {
+            terminal::tell(&text);
+        }
+        Ok(())
     })?;
     Ok(fresh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_shell;
+
+    #[test]
+    fn a_path_that_a_shell_would_take_apart_is_quoted() {
+        assert_eq!(for_shell("/usr/bin/halo"), "/usr/bin/halo");
+        assert_eq!(for_shell("/my dir/it's/halo"), r"'/my dir/it'\''s/halo'");
+    }
 }

@@ -9,6 +9,7 @@ mod first_run;
 mod import;
 mod password;
 mod port_holder;
+mod providers;
 mod retired;
 mod server;
 mod setup;

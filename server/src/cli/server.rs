@@ -2,7 +2,7 @@
 //! It listens first; what a first start has to make is made after that.
 
 use super::first_run::{FirstRun, reachable};
-use super::{Place, existing_folder, port_holder, terminal, token};
+use super::{Place, existing_folder, port_holder, providers, terminal, token};
 use crate::app::{self, Startup};
 use crate::config::lock::ServerLock;
 use crate::config::logging::{self, RotatingFile};
@@ -40,6 +40,9 @@ pub struct RunArgs {
     #[arg(long, hide = true)]
     pub detached: bool,
 }
+
+/// The last line that a detached server prints, once it is up and a first start is done.
+pub const READY: &str = "ready";
 
 /// What the arguments say.
 pub struct Prepared {
@@ -85,9 +88,20 @@ pub fn run(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let served =
-        runtime.context("cannot start the runtime")?.block_on(serve(home, lock, live, first, workspace));
-    served.map(|()| ExitCode::SUCCESS)
+    let serving = serve(home, lock, live, first, workspace, args.detached);
+    runtime.context("cannot start the runtime")?.block_on(serving)?;
+    terminal::tell("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what the first start has made: to the person, or to the `halo server start -d` that waits for it.
+fn show(made: Option<&str>, detached: bool) -> anyhow::Result<()> {
+    match made {
+        Some(text) if detached => terminal::say(text)?,
+        Some(text) => terminal::tell(text),
+        None => {}
+    }
+    if detached { terminal::say(READY) } else { Ok(()) }
 }
 
 async fn serve(
@@ -96,6 +110,7 @@ async fn serve(
     live: Live,
     first: FirstRun,
     workspace: PathBuf,
+    detached: bool,
 ) -> anyhow::Result<()> {
     let signals = Signals::listen().context("cannot listen for signals")?;
     let listener = bind(&live.current()).await?;
@@ -117,6 +132,15 @@ async fn serve(
         None => Databases::open(&home)?,
     };
     tracing::info!("listening on {url}");
+    // A server without a model is a server still, so what is wrong with providers holds nothing up.
+    let (looking, current) = (home.clone(), live.current());
+    tokio::task::spawn_blocking(move || {
+        let mut problems = providers::broken_files(&looking);
+        problems.extend(providers::unknown_secrets(&looking, current.sections()));
+        for problem in problems {
+            tracing::warn!("{problem}");
+        }
+    });
     let shutdown = CancellationToken::new();
     tokio::spawn(signals.follow(live.clone(), shutdown.clone()));
     live.watch(shutdown.clone());
@@ -124,7 +148,8 @@ async fn serve(
         let (home, live, channels) = (home.clone(), live.clone(), channels.clone());
         let (workspace, shutdown) = (workspace.clone(), shutdown.clone());
         tokio::spawn(async move {
-            let result = first.finish(home, &live, &channels, workspace, reachable(address)).await;
+            let made = first.finish(home, &live, &channels, workspace, reachable(address)).await;
+            let result = made.and_then(|made| show(made.as_deref(), detached));
             if result.is_err() {
                 shutdown.cancel();
             }

@@ -11,6 +11,18 @@ pub fn say(line: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints rows on stdout, each column as wide as its longest cell.
+pub fn table<const N: usize>(rows: &[[String; N]]) -> anyhow::Result<()> {
+    let widths: [usize; N] =
+        std::array::from_fn(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0));
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        say(cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
 /// Prints a line for people on stderr.
 pub fn tell(line: &str) {
     // Nobody is left to tell when this fails.

@@ -111,24 +111,24 @@ async fn list(db: &Database, as_json: bool) -> anyhow::Result<()> {
         terminal::tell("no accounts; make one with `halo token create --workspace DIR`");
         return Ok(());
     }
-    terminal::say("ID        TOKEN    ACCESS     STATE     MADE        WORKSPACE  LABEL")?;
-    for account in &accounts {
+    let mut rows = vec![["ID", "TOKEN", "ACCESS", "STATE", "MADE", "WORKSPACE", "LABEL"].map(str::to_owned)];
+    rows.extend(accounts.iter().map(|account| {
         let state = match (account.enabled, account.workspace_path.is_dir()) {
             (false, _) => "disabled",
             (true, false) => "no folder",
             (true, true) => "enabled",
         };
-        terminal::say(&format!(
-            "{:8}  {:6}…  {:9}  {state:9} {:10}  {}  {}",
-            account.id,
-            account.token_prefix,
-            account.level.as_str(),
-            crate::text::head_chars(&iso(account.created_at), 10),
-            account.workspace_path.display(),
-            account.label.replace(char::is_control, " ")
-        ))?;
-    }
-    Ok(())
+        [
+            account.id.clone(),
+            format!("{}…", account.token_prefix),
+            account.level.as_str().to_owned(),
+            state.to_owned(),
+            crate::text::head_chars(&iso(account.created_at), 10).to_owned(),
+            account.workspace_path.display().to_string().replace(char::is_control, " "),
+            account.label.replace(char::is_control, " "),
+        ]
+    }));
+    terminal::table(&rows)
 }
 
 async fn revoke(db: &Database, args: IdArgs) -> anyhow::Result<()> {

@@ -89,6 +89,16 @@ pub fn write_private(path: &Path, text: &str) -> Result<(), EditError> {
     })
 }
 
+/// Writes the file, private, where there is none; what is there stays.
+pub fn write_new_private(path: &Path, text: &str) -> Result<(), EditError> {
+    let written = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    };
+    written.map_err(|error| EditError::Io { path: path.display().to_string(), reason: os_reason(&error) })
+}
+
 /// The text with one leaf set. `None` when the layout does not allow it: the result is read again, and
 /// must differ from the old in that leaf alone.
 fn set_leaf(text: &str, section: &str, key: &str, value: &str) -> Option<String> {

@@ -17,6 +17,8 @@ use std::time::SystemTime;
 pub struct Sections {
     params: BTreeMap<(String, String), String>,
     secrets: BTreeMap<(String, String), SecretString>,
+    /// Line and column of each secret's key.
+    secret_places: BTreeMap<(String, String), (u64, u64)>,
 }
 
 impl Sections {
@@ -33,6 +35,11 @@ impl Sections {
     /// Every secret's id and key, in order.
     pub fn secret_names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.secrets.keys().map(|(id, key)| (id.as_str(), key.as_str()))
+    }
+
+    /// Every secret's id and key, with the line and column of the key.
+    pub fn secret_places(&self) -> impl Iterator<Item = (&str, &str, (u64, u64))> {
+        self.secret_places.iter().map(|((id, key), place)| (id.as_str(), key.as_str(), *place))
     }
 
     /// Every parameter's id, key and value, in order.
@@ -95,6 +102,7 @@ impl Sections {
                 Content::Scalar(text) => {
                     let text = reader.expand(text, leaf.value.place);
                     if is_secret {
+                        self.secret_places.insert(name.clone(), leaf.place);
                         self.secrets.insert(name, text.into());
                     } else {
                         self.params.insert(name, text);

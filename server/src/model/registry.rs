@@ -87,7 +87,7 @@ impl Default for CallSettings {
 }
 
 /// One provider for lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ProviderInfo {
     /// The id.
     pub id: String,
@@ -97,10 +97,12 @@ pub struct ProviderInfo {
     pub models: Vec<String>,
     /// The name under `<id>.secrets` that holds the key; `None`: needs no key.
     pub secret: Option<String>,
+    /// Every name that the settings may hold under `<id>.secrets`, the key's among them.
+    pub secrets: Vec<String>,
     /// The file; `None` for one inside the binary.
     pub file: Option<PathBuf>,
     /// Why it cannot be used.
-    pub error: Option<String>,
+    pub error: Option<BuildError>,
 }
 
 /// Why no model could be made of a choice.
@@ -169,6 +171,7 @@ impl Registry {
                 display_name: provider.display_name.clone().unwrap_or_else(|| id.clone()),
                 models: provider.models.iter().map(|model| model.id.clone()).collect(),
                 secret: secret_key(&provider).map(str::to_owned),
+                secrets: provider.secrets.iter().map(|field| field.key.clone()).collect(),
                 file,
                 error: None,
                 id,
@@ -177,8 +180,9 @@ impl Registry {
                 display_name: id.clone(),
                 models: Vec::new(),
                 secret: None,
+                secrets: Vec::new(),
                 file: Some(self.models_dir.join(format!("{id}.yaml"))),
-                error: Some(why.to_string()),
+                error: Some(why),
                 id,
             },
         });

@@ -7,6 +7,7 @@ use super::error::{self, plain};
 use super::sse::{Decoder, MAX_EVENT_BYTES, SseEvent, TooLarge};
 use super::{Completion, ErrorKind, Event, ModelError};
 use crate::clock::Clock;
+use crate::config::problem::os_reason;
 use crate::net;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -108,9 +109,13 @@ impl Endpoint {
         let response = match tokio::time::timeout(self.idle_timeout, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(why)) => {
-                let what = if why.is_connect() { "cannot connect to" } else { "the request failed at" };
-                let place = self.url.host_str().unwrap_or("?");
-                return Err(failed(format!("{what} {place}: {}", chain(&why.without_url()))));
+                let host = self.url.host_str().unwrap_or("?");
+                return Err(failed(match self.url.port_or_known_default() {
+                    Some(port) if why.is_connect() => {
+                        format!("cannot connect to {host}:{port}: {}", innermost(&why))
+                    }
+                    _ => format!("the request failed at {host}: {}", chain(&why.without_url())),
+                }));
             }
             Err(_) => return Err(self.silent()),
         };
@@ -177,6 +182,22 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         next = error.source();
     }
     causes.join(": ")
+}
+
+/// The cause of all others, which says why a connection did not come up.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    match cause.downcast_ref::<std::io::Error>() {
+        Some(error) => os_reason(error),
+        // An error of the HTTP client itself may name the address, which may hold a password.
+        None => match cause.downcast_ref::<reqwest::Error>() {
+            Some(_) => "no connection".to_owned(),
+            None => cause.to_string(),
+        },
+    }
 }
 
 async fn read_head(mut response: Response, max: usize) -> Vec<u8> {
@@ -294,4 +315,26 @@ pub(super) fn unfinished() -> ModelError {
 /// The error for an answer with nothing in it.
 pub(super) fn empty() -> ModelError {
     plain(ErrorKind::EmptyResponse, "the model answered with nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_named_with_its_port_and_one_reason() {
+        let (url, place) = ("http://user:pw@127.0.0.1:1/v1", "127.0.0.1:1");
+        let endpoint = Endpoint {
+            provider: "stub".into(),
+            url: url.parse().unwrap(),
+            headers: HeaderMap::new(),
+            key: None,
+            idle_timeout: Duration::from_secs(20),
+            clock: Arc::new(SystemClock),
+        };
+        let error = endpoint.open(Vec::new()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Network);
+        assert_eq!(error.message, format!("stub: cannot connect to {place}: connection refused"));
+    }
 }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod background;
+mod providers;
 mod support;
 
 use rstest::rstest;
@@ -31,8 +33,10 @@ fn a_first_start_needs_nothing_and_shows_what_it_made_only_once() {
     assert!(url_line.contains(&format!("http://127.0.0.1:{port}")), "{url_line}");
     let password = shown(&server.line_with("admin password"), "admin password").unwrap();
     let token = shown(&server.line_with("  token "), "token").unwrap();
+    let halo = Path::new(env!("CARGO_BIN_EXE_halo")).canonicalize().unwrap();
     let editor = server.line_with("halo acp");
-    assert_eq!(editor.trim(), format!("halo acp --host 127.0.0.1 --port {port} --token {token}"));
+    let expected = format!("{} acp --host 127.0.0.1 --port {port} --token {token}", halo.display());
+    assert_eq!(editor.trim(), expected);
     let zed: serde_json::Value = serde_json::from_str(server.line_with("HALO_ACP_TOKEN").trim()).unwrap();
     assert_eq!(zed["halo"]["env"]["HALO_ACP_TOKEN"], token);
     assert_eq!(zed["halo"]["args"][0], "acp");
@@ -45,6 +49,9 @@ fn a_first_start_needs_nothing_and_shows_what_it_made_only_once() {
     assert!(!config.contains(&password), "{config}");
     let secrets = sandbox.home().join("secrets");
     assert_eq!((mode(&secrets), mode(&secrets.join("config.yaml"))), (0o700, 0o600));
+    assert_eq!(mode(&secrets.join("settings.yaml")), 0o600);
+    assert!(sandbox.read("settings.yaml").lines().all(|line| line.starts_with('#')));
+    assert_eq!(sandbox.run(&["config", "check"]).stderr, "");
     let accounts: serde_json::Value =
         serde_json::from_str(sandbox.run(&["token", "list", "--json"]).good()).unwrap();
     assert_eq!(accounts.as_array().unwrap().len(), 1);
@@ -53,7 +60,7 @@ fn a_first_start_needs_nothing_and_shows_what_it_made_only_once() {
     assert_eq!(accounts[0]["workspacePath"], sandbox.path("ws").canonicalize().unwrap().to_str().unwrap());
 
     let (_, second) = sandbox.serve(&[]).end();
-    assert_eq!(second, "", "a later start shows nothing");
+    assert_eq!(second, "stopped\n", "a later start shows nothing but its end");
     assert_eq!(sandbox.read("config.yaml"), config);
 }
 
@@ -310,25 +317,6 @@ fn a_running_server_takes_changes_up_and_keeps_old_values_on_mistakes() {
 }
 
 #[test]
-fn a_server_in_the_background_is_started_seen_and_stopped() {
-    let sandbox = Sandbox::new();
-    assert_eq!(sandbox.run(&["server", "status"]).code, Some(1));
-    let started = sandbox.run(&["server", "start", "-d", "--port", "0"]);
-    assert!(started.good().starts_with("listening on http://127.0.0.1:"), "{started:?}");
-    assert_eq!(shown(&started.stderr, "token").unwrap().len(), 32);
-    let status = sandbox.run(&["server", "status"]);
-    assert!(status.good().starts_with("running as process "), "{status:?}");
-    let again = sandbox.run(&["server", "start", "-d", "--port", "0"]);
-    assert!(again.failed().contains("already runs"), "{again:?}");
-    sandbox.run(&["server", "stop"]).good();
-    assert_eq!(sandbox.run(&["server", "status"]).code, Some(1));
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let failed = sandbox.run(&["server", "start", "-d", "--port", &port]);
-    assert!(failed.failed().starts_with(&format!("port {port} on 127.0.0.1 is taken")), "{failed:?}");
-}
-
-#[test]
 fn setup_prepares_a_home_once() {
     let sandbox = Sandbox::new();
     let first = sandbox.run(&["setup", "-y"]);
@@ -340,7 +328,7 @@ fn setup_prepares_a_home_once() {
     assert!(second.stderr.contains("set up already"), "{second:?}");
     assert_eq!(sandbox.read("config.yaml"), config);
     let (_, text) = sandbox.serve(&[]).end();
-    assert_eq!(text, "");
+    assert_eq!(text, "stopped\n");
 }
 
 #[rstest]
@@ -368,7 +356,11 @@ fn acp_becomes_halo_acp_with_the_same_arguments_and_exit_code() {
         let command = command.args(["acp", "--host", "a b", "--help", "-x"]).env_clear().env("PATH", path);
         Ran::of(&command.output().unwrap())
     };
-    assert!(halo(Path::new("/nowhere")).failed().ends_with("put halo-acp beside halo or on PATH"));
+    assert_eq!(
+        halo(Path::new("/nowhere")).failed(),
+        "cannot run halo-acp: it is neither beside halo nor on PATH; build it with `cargo build --release --bins`, \
+         or put halo-acp beside halo or on PATH"
+    );
     let script = |dir: &Path, text: &str| {
         std::fs::create_dir_all(dir).unwrap();
         std::fs::write(dir.join("halo-acp"), text).unwrap();

@@ -1,0 +1,120 @@
+//! What the settings and the files of model providers say together: which model answers, and which file or key is
+//! wrong. The configuration knows no providers and the providers no settings; the commands that look at both
+//! come here. Calls nobody.
+
+use crate::config::sections::Sections;
+use crate::config::{Effective, Environment, Home, Problem, Severity};
+use crate::model::registry::{BuildError, CallSettings, ModelChoice, Registry};
+use secrecy::{ExposeSecret, SecretString};
+
+/// What answers an agent that names no model of its own.
+pub enum Answering {
+    /// This model, and its key is there.
+    Model(ModelChoice),
+    /// Nobody has a key, so the demo does.
+    Demo,
+    /// Nothing, or nothing good: why, and the mend.
+    Broken(String),
+    /// Nothing, for a fault that [`broken_files`] tells already.
+    BrokenFile,
+}
+
+/// Every provider file that cannot be used.
+pub fn broken_files(home: &Home) -> Vec<Problem> {
+    let providers = Registry::new(home.models_dir()).providers();
+    let faults = providers.into_iter().filter_map(|info| {
+        const MEND: &str = "correct the file, or take it away";
+        Some(match info.error? {
+            BuildError::BrokenProvider(fault) => {
+                let at = fault.at.map_or_else(String::new, |(line, column)| format!(":{line}:{column}"));
+                let field = fault.field.map_or_else(String::new, |field| format!("`{field}`: "));
+                let place = format!("{}{at}", fault.file.display());
+                Problem::of(Severity::Error, place, format!("{field}{}; {MEND}", fault.message))
+            }
+            other => Problem::of(Severity::Error, info.id, format!("{other}; {MEND}")),
+        })
+    });
+    faults.collect()
+}
+
+/// Every secret that no provider will ask for: its id is almost a provider's, or it is a provider's and the key is
+/// not. Other ids may be those of skills.
+pub fn unknown_secrets(home: &Home, sections: &Sections) -> Vec<Problem> {
+    let providers = Registry::new(home.models_dir()).providers();
+    let file = home.settings_yaml();
+    let faults = sections.secret_places().filter_map(|(id, key, place)| {
+        let text = match providers.iter().find(|info| info.id == id) {
+            Some(info) if info.error.is_some() || info.secrets.iter().any(|known| known == key) => {
+                return None;
+            }
+            Some(info) => {
+                let hint = match nearest(key, info.secrets.iter().map(String::as_str)) {
+                    Some(known) => format!("did you mean `{id}.secrets.{known}`?"),
+                    None if info.secrets.is_empty() => "it takes none".to_owned(),
+                    None => format!("it takes {}", info.secrets.join(", ")),
+                };
+                format!("the provider `{id}` takes no secret `{key}`; {hint}")
+            }
+            None => {
+                let with_secrets = providers.iter().filter(|info| !info.secrets.is_empty());
+                let known = nearest(id, with_secrets.map(|info| info.id.as_str()))?;
+                format!("there is no provider `{id}`; did you mean `{known}.secrets.{key}`?")
+            }
+        };
+        Some(Problem::at(Severity::Warning, &file, place, text))
+    });
+    faults.collect()
+}
+
+/// The known name that differs from an unknown one by a slip of the fingers: at most two, and fewer in a short name.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let slips = |known: &str| strsim::damerau_levenshtein(name, known);
+    let most = |known: &str| (known.chars().count() / 3).min(2);
+    known.filter(|known| slips(known) <= most(known)).min_by_key(|known| slips(known))
+}
+
+/// Which model answers, as a run without a workspace of its own settings would choose it.
+pub fn answering(home: &Home, config: &Effective, environment: &Environment) -> Answering {
+    let registry = Registry::new(home.models_dir());
+    let secret = |provider: &str, key: &str| -> Option<SecretString> { config.secret(provider, key, None) };
+    let (choice, source) = match &config.default_provider {
+        Some(provider) => (registry.default_choice(provider), "HALO_DEFAULT_PROVIDER: "),
+        None => match registry.first_configured(&secret) {
+            Some(choice) => (Ok(choice), ""),
+            None => return Answering::Demo,
+        },
+    };
+    let built = choice.and_then(|choice| {
+        registry.build(&choice, &secret, &CallSettings::default())?;
+        Ok(choice)
+    });
+    match built {
+        Ok(choice) => match unset_variable(&registry, &choice.provider, &secret, environment) {
+            Some((key, variable)) => Answering::Broken(format!(
+                "{} ({}) is to answer, but `{}.secrets.{key}` is <<{variable}>> and the environment variable \
+                 {variable} is not set; set it where the server starts, or write the key into {}",
+                choice.provider,
+                choice.id,
+                choice.provider,
+                home.settings_yaml().display()
+            )),
+            None => Answering::Model(choice),
+        },
+        Err(BuildError::BrokenProvider(_)) => Answering::BrokenFile,
+        Err(error) => Answering::Broken(format!("{source}{error}")),
+    }
+}
+
+/// The name of a provider's key, and the variable that it waits for.
+fn unset_variable(
+    registry: &Registry,
+    provider: &str,
+    secret: &dyn Fn(&str, &str) -> Option<SecretString>,
+    environment: &Environment,
+) -> Option<(String, String)> {
+    let key = registry.providers().into_iter().find(|info| info.id == provider)?.secret?;
+    let value = secret(provider, &key)?;
+    let mut unset = None;
+    environment.expand(value.expose_secret(), |name| unset = Some(name.to_owned()));
+    unset.map(|variable| (key, variable))
+}
