@@ -339,7 +339,7 @@ async fn an_import_that_is_killed_anywhere_can_be_repeated() {
         let before = bytes(place.root());
         let sign = place.root().join(sign);
         let mut command = place.halo(["import"]);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).env("TMPDIR", place.user_home());
         let mut child = command.spawn().unwrap();
         let seen = async {
             while !sign.exists() && child.try_wait().unwrap().is_none() {

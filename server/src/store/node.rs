@@ -14,7 +14,6 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use tempfile::TempDir;
 
 /// Whose a database is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +36,8 @@ pub fn whose(path: &Path, schema: Schema) -> Result<Whose, OpenError> {
     }
 }
 
-/// A copy of an old database, removed when this is dropped.
-pub struct NodeDatabase {
-    // Closed before its folder goes.
-    connection: Connection,
-    _folder: TempDir,
-}
+/// A copy of an old database. Its files have no names any more, so that nothing of it is left however this ends.
+pub struct NodeDatabase(Connection);
 
 /// An account of the Node program.
 pub struct NodeAccount {
@@ -114,7 +109,9 @@ impl NodeDatabase {
     /// Copies the database whose log, where it has one, stands beside it.
     pub fn copy_of(path: &Path) -> Result<Self, OpenError> {
         let failed = |error: io::Error| OpenError::io(path, error);
-        let folder = tempfile::Builder::new().prefix("halo-import-").tempdir().map_err(failed)?;
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("halo-import-").permissions(private).tempdir();
+        let folder = folder.map_err(failed)?;
         let copy = folder.path().join("copy.db");
         let take = |from: &Path, to: &Path| {
             fs::copy(from, to).and_then(|_| fs::set_permissions(to, Permissions::from_mode(0o600)))
@@ -127,9 +124,17 @@ impl NodeDatabase {
             }
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
-            Connection::open_with_flags(&copy, flags).map_err(|error| OpenError::sqlite(path, error))?;
-        Ok(Self { connection, _folder: folder })
+        let open = || {
+            let connection = Connection::open_with_flags(&copy, flags)?;
+            // The first look opens every file there is.
+            connection.execute_batch(
+                "PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; SELECT 1 FROM sqlite_schema",
+            )?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|error| OpenError::sqlite(path, error))?;
+        folder.close().map_err(failed)?;
+        Ok(Self(connection))
     }
 
     /// Every account, the oldest first.
@@ -175,7 +180,7 @@ impl NodeDatabase {
 
     /// What was switched off; empty where the table is missing.
     pub fn disabled_items(&self) -> rusqlite::Result<Vec<NodeDisabled>> {
-        if !has_table(&self.connection, "disabled_items")? {
+        if !has_table(&self.0, "disabled_items")? {
             return Ok(Vec::new());
         }
         self.all("SELECT * FROM disabled_items", |row| {
@@ -186,14 +191,14 @@ impl NodeDatabase {
 
     /// The workspaces with runs that were in flight when the Node program ended.
     pub fn running_workspaces(&self) -> rusqlite::Result<Vec<String>> {
-        if !has_table(&self.connection, "running_sessions")? {
+        if !has_table(&self.0, "running_sessions")? {
             return Ok(Vec::new());
         }
         self.all("SELECT DISTINCT workspace FROM running_sessions", |row| text(row, "workspace"))
     }
 
     fn all<T>(&self, sql: &str, read: impl Fn(&Row<'_>) -> Option<T>) -> rusqlite::Result<Vec<T>> {
-        let mut statement = self.connection.prepare(sql)?;
+        let mut statement = self.0.prepare(sql)?;
         let rows = statement.query_map([], |row| Ok(read(row)))?;
         rows.filter_map(Result::transpose).collect()
     }
