@@ -170,6 +170,7 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Database;
 
     /// A folder with an old database whose rows are all in its log, as a killed process leaves it.
     fn old() -> (tempfile::TempDir, PathBuf) {
@@ -223,7 +224,10 @@ mod tests {
             if step >= 3 {
                 fs::remove_file(with(&path, "-wal")).unwrap();
             }
+            let refused = Database::open(&path, Schema::Runs).unwrap_err();
+            assert!(matches!(refused, OpenError::NodeProgram { .. }), "step {step}: {refused}");
             let place = look(&path);
+            assert!(place.is_old(), "step {step}");
             assert_eq!(rows(&place), ["/w"], "step {step}");
             fs::write(place.building(), "ours").unwrap();
             place.settle(true).unwrap();

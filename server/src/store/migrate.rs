@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,12 @@ pub(super) fn look(path: &Path, runner: &Runner) -> Result<Look, OpenError> {
             // any descriptor of a database drops the locks that this process holds on it.
             rustix::fs::access(path, Mode::READ_OK | Mode::WRITE_OK)
                 .map_err(|error| OpenError::io(path, error))?;
+            // An import that was cut off has given the old database its second name, which must not share what we
+            // would write; it has to come to its end first.
+            let aside = fs::metadata(sidecar(path, ".node"));
+            if aside.is_ok_and(|aside| (aside.dev(), aside.ino()) == (meta.dev(), meta.ino())) {
+                return Err(OpenError::NodeProgram { path: path.to_owned() });
+            }
             if meta.len() == 0 {
                 return Ok(Look::New);
             }
