@@ -81,12 +81,18 @@ fn append(out: &mut Vec<Arc<Message>>, message: Arc<Message>) {
 /// The message without blank blocks, repeated call ids, and results that answer none of the open calls (or answer
 /// one twice).
 fn clean(message: &Arc<Message>, open: &[String]) -> Arc<Message> {
+    // Most messages of a long history are text alone, and each is looked at before every call.
+    if !message.content.is_empty()
+        && message.content.iter().all(|block| matches!(block, Block::Text { text } if !is_blank(text)))
+    {
+        return message.clone();
+    }
     let mut seen: Vec<&str> = Vec::new();
     let keep: Vec<bool> = message
         .content
         .iter()
         .map(|block| match block {
-            Block::Text { text } => !text.trim().is_empty(),
+            Block::Text { text } => !is_blank(text),
             Block::Thinking { text, signature } => {
                 message.role == Role::Assistant && (!text.is_empty() || signature.is_some())
             }
@@ -116,6 +122,10 @@ fn clean(message: &Arc<Message>, open: &[String]) -> Arc<Message> {
         content.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
     }
     Arc::new(Message { role: message.role, content })
+}
+
+fn is_blank(text: &str) -> bool {
+    text.chars().all(char::is_whitespace)
 }
 
 fn once<'a>(seen: &mut Vec<&'a str>, id: &'a str) -> bool {
