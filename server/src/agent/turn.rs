@@ -22,6 +22,10 @@ const TRUNCATED: &str = "Response truncated: output token limit reached.";
 /// What the model reads about calls in an answer that the output limit cut.
 const CUT_BY_LIMIT: &str = "Not run: the answer reached the output token limit, so this call may be incomplete. \
      Split the work into smaller calls.";
+/// What stands for an image that the provider rejected.
+const REJECTED: &str = "[an image stood here; the model provider rejected it]";
+/// What stands for an image where the model takes none.
+const BLIND: &str = "[an image was sent here, but this model takes no images; tell the user]";
 /// How long a cancelled tool may take to end before its turn goes on without it.
 const TOOL_GRACE: Duration = Duration::from_millis(1500);
 
@@ -173,6 +177,10 @@ impl<S: From<Step>> Turn<'_, S> {
 
     /// One model call, tried again as its errors allow.
     async fn call(&self, mut messages: Vec<Arc<Message>>, patience: &mut Patience) -> Result<Timed, Outcome> {
+        if !self.agent.model.takes_images() {
+            // Only for this call: the history keeps them for a model that sees.
+            messages = messages.iter().map(|message| without_images(message, BLIND)).collect();
+        }
         loop {
             let error = match self.attempt(messages.clone()).await? {
                 Ok(timed) => {
@@ -185,7 +193,7 @@ impl<S: From<Step>> Turn<'_, S> {
                 Retry::GiveUp => return Err(failed(&error)),
                 Retry::WithoutImages => {
                     self.ask(|done| Step::DropImages { done }).await?;
-                    messages = messages.iter().map(without_images).collect();
+                    messages = messages.iter().map(|message| without_images(message, REJECTED)).collect();
                 }
                 Retry::After(wait) => {
                     tracing::warn!(error = %error, wait_ms = wait.as_millis() as u64, "a model call failed and is tried again");
@@ -365,19 +373,23 @@ fn rename_repeated_calls(completion: &mut Completion, mut used: HashSet<String>)
     }
 }
 
-fn without_images(message: &Arc<Message>) -> Arc<Message> {
+fn without_images(message: &Arc<Message>, note: &str) -> Arc<Message> {
     let mut message = message.clone();
     if message.content.iter().any(|block| matches!(block, Block::Image { .. })) {
-        drop_images(Arc::make_mut(&mut message));
+        replace_images(Arc::make_mut(&mut message), note);
     }
     message
 }
 
-/// Replaces every image of the message by a line of text.
+/// Replaces every image of the message by a line of text that says that the provider rejected it.
 pub fn drop_images(message: &mut Message) {
+    replace_images(message, REJECTED);
+}
+
+fn replace_images(message: &mut Message, note: &str) {
     for block in &mut message.content {
         if matches!(block, Block::Image { .. }) {
-            *block = Block::Text { text: "[an image stood here; the model provider rejected it]".into() };
+            *block = Block::Text { text: note.to_owned() };
         }
     }
 }

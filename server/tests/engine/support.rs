@@ -20,6 +20,7 @@ use halo_server::tool::{Context, Limits, Output, Tool};
 use halo_server::workspace::inbound::Saved;
 use serde_json::{Map, Value, json};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -68,6 +69,8 @@ pub struct Script {
     pub tool_began: Notify,
     /// Whether the tool waits for its cancel token (or, stubbornly, for ever).
     pub tool: Mutex<ToolMode>,
+    /// Whether the model takes no images.
+    pub blind: AtomicBool,
     pub look: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
@@ -126,7 +129,7 @@ impl Model for Scripted {
     }
 
     fn takes_images(&self) -> bool {
-        true
+        !self.0.blind.load(Ordering::SeqCst)
     }
 }
 
@@ -211,6 +214,7 @@ impl Script {
             gate: Semaphore::new(0),
             tool_began: Notify::new(),
             tool: Mutex::new(ToolMode::Answers),
+            blind: AtomicBool::new(false),
             look: Mutex::new(None),
         })
     }

@@ -3,8 +3,9 @@
 use super::crash;
 use super::support::{Say, streamed};
 use super::support::{Script, ToolMode, World, frames, id, inbound, outline, text};
+use halo_server::model::Block;
 use halo_server::session::ids::EventId;
-use halo_server::session::{From, Sent, SessionError};
+use halo_server::session::{From, Inbound, InboundImage, Sent, SessionError};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -144,4 +145,23 @@ async fn an_agent_that_is_switched_off_gets_no_new_session() {
     let sent = world.workspace.session(&id("s")).send(inbound("go")).await;
     assert!(matches!(sent, Err(SessionError::AgentNotAvailable)));
     assert!(!world.workspace.exists(&id("s")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_model_without_vision_gets_a_note_instead_of_an_image_and_one_with_vision_still_gets_it() {
+    let world = World::new(vec![]).await;
+    world.script.blind.store(true, std::sync::atomic::Ordering::SeqCst);
+    let image = InboundImage { mime_type: "image/png".into(), data: "AAAA".into() };
+    let message = Inbound { images: vec![image], ..inbound("see") };
+    let Sent::Started(feed) = world.workspace.session(&id("s")).send(message).await.unwrap() else {
+        panic!("busy")
+    };
+    frames(feed).await;
+    world.script.blind.store(false, std::sync::atomic::Ordering::SeqCst);
+    frames(world.start(&id("s"), "and now?").await).await;
+    let requests = world.script.requests.lock().unwrap().clone();
+    let has_image =
+        |n: usize| requests[n][0].content.iter().any(|block| matches!(block, Block::Image { .. }));
+    assert!(!has_image(0) && has_image(1));
+    assert!(format!("{:?}", requests[0]).contains("takes no images"));
 }
