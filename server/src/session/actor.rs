@@ -41,6 +41,8 @@ pub(super) enum Command {
     Send { message: Inbound, reply: Reply<Sent> },
     /// Stop the run in flight.
     Stop { reply: oneshot::Sender<bool> },
+    /// Cut the turn in flight; what waits in the queue is run next.
+    Interrupt { reply: oneshot::Sender<bool> },
     /// Follow the session.
     Subscribe { from: From, reply: oneshot::Sender<Option<Feed>> },
     /// Look at the session.
@@ -82,6 +84,8 @@ pub(super) struct Left {
 /// Why a run was cancelled; said once, and it sticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cancelled {
+    /// Somebody cut its turn; the queue is run next.
+    Interrupt,
     /// Somebody stopped it.
     Stop,
     /// The server shuts down.
@@ -99,7 +103,7 @@ pub(super) struct ActiveRun {
     pub cancelled: Option<Cancelled>,
     /// When a cancelled run is ended by force.
     pub force_at: Option<Instant>,
-    pub stop_replies: Vec<oneshot::Sender<bool>>,
+    pub cancel_replies: Vec<oneshot::Sender<bool>>,
     pub inflight: Inflight,
     /// When the row in flight goes to disk next.
     pub checkpoint_at: Option<Instant>,
@@ -118,6 +122,13 @@ pub(super) struct ActiveRun {
     pub deferred: Vec<Write>,
     /// What could not be stored.
     pub storage_error: Option<String>,
+}
+
+impl ActiveRun {
+    /// Whether it was cancelled for good: what comes now is no part of it.
+    fn is_ending(&self) -> bool {
+        self.cancelled.is_some_and(|why| why != Cancelled::Interrupt)
+    }
 }
 
 /// The owner of one session.
@@ -228,15 +239,14 @@ impl Actor {
             Command::Create { agent_id, access, description, reply } => {
                 let _ = reply.send(self.create(agent_id, access, description).await);
             }
-            Command::Send { message, reply }
-                if self.run.as_ref().is_some_and(|run| run.cancelled.is_some()) =>
-            {
+            Command::Send { message, reply } if self.run.as_ref().is_some_and(ActiveRun::is_ending) => {
                 self.waiting.push((message, reply));
             }
             Command::Send { message, reply } => {
                 let _ = reply.send(self.receive(message).await);
             }
-            Command::Stop { reply } => self.stop(reply),
+            Command::Stop { reply } => self.cancel(Cancelled::Stop, reply),
+            Command::Interrupt { reply } => self.cancel(Cancelled::Interrupt, reply),
             Command::Subscribe { from, reply } => {
                 let _ = reply.send(self.subscribe(&from));
             }

@@ -20,23 +20,27 @@ const CUT_MARKER: &str = "\n\n[reply interrupted by the user here]";
 const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
 impl Actor {
-    /// Stops the run in flight; answers when it has ended. False at once when nothing runs.
-    pub fn stop(&mut self, reply: oneshot::Sender<bool>) {
+    /// Cancels the turn in flight; answers when it has ended. False at once when nothing runs.
+    pub fn cancel(&mut self, why: Cancelled, reply: oneshot::Sender<bool>) {
         let Some(run) = &mut self.run else {
             let _ = reply.send(false);
             return;
         };
-        run.stop_replies.push(reply);
-        self.cancel_run(Cancelled::Stop);
+        run.cancel_replies.push(reply);
+        self.cancel_run(why);
     }
 
-    /// Cancels the run; the first reason sticks.
+    /// Cancels the run; the first reason sticks, except that an interrupt yields to any other.
     pub fn cancel_run(&mut self, why: Cancelled) {
         let Some(run) = &mut self.run else { return };
-        if run.cancelled.is_none() {
-            run.cancelled = Some(why);
-            run.force_at = Some(Instant::now() + STOP_GRACE);
-            run.cancel.cancel();
+        match run.cancelled {
+            None => {
+                run.cancelled = Some(why);
+                run.force_at = Some(Instant::now() + STOP_GRACE);
+                run.cancel.cancel();
+            }
+            Some(Cancelled::Interrupt) => run.cancelled = Some(why),
+            Some(_) => {}
         }
     }
 
@@ -96,6 +100,13 @@ impl Actor {
         let Some(run) = &mut self.run else { return };
         run.calls = 0;
         run.results = None;
+        // A task that was cut does not go on: its token has fired.
+        let next = next.filter(|_| run.cancelled.is_none());
+        run.cancelled = None;
+        run.force_at = None;
+        for reply in run.cancel_replies.drain(..) {
+            let _ = reply.send(true);
+        }
         if let Some(Err(_)) | None = next.map(|next| next.send(access)) {
             self.drive_again(access);
         }
@@ -109,7 +120,7 @@ impl Actor {
             Outcome::Failed { message, .. } => run.log.push(&Frame::Error { error: message }),
             Outcome::Done | Outcome::Yielded | Outcome::Aborted => run.log.push(&Frame::Complete),
         }
-        for reply in run.stop_replies {
+        for reply in run.cancel_replies {
             let _ = reply.send(true);
         }
     }

@@ -42,6 +42,15 @@ impl Handle {
         self.ask(|reply| Command::Stop { reply }).await
     }
 
+    /// Cuts the turn in flight at once, with the tool that it runs; what waits in the queue is run next, and what
+    /// the turn started goes on. False when nothing runs. Answers when the turn has ended, within about 2 s.
+    pub async fn interrupt(&self) -> Result<bool, SessionError> {
+        if !self.workspace.is_owned() {
+            return Ok(false);
+        }
+        self.ask(|reply| Command::Interrupt { reply }).await
+    }
+
     /// Follows the session. `None` when it is idle and there is nothing to send.
     pub async fn subscribe(&self, from: From) -> Result<Option<Feed>, SessionError> {
         if !self.workspace.is_owned() {

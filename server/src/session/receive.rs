@@ -161,7 +161,7 @@ impl Actor {
             cancel,
             cancelled: None,
             force_at: None,
-            stop_replies: Vec::new(),
+            cancel_replies: Vec::new(),
             inflight: Inflight::default(),
             checkpoint_at: None,
             agent_name,
