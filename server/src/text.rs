@@ -8,6 +8,15 @@ pub fn head_chars(text: &str, max: usize) -> &str {
     }
 }
 
+/// The last `max` characters of `text`.
+pub fn tail_chars(text: &str, max: usize) -> &str {
+    match max.checked_sub(1).map(|last| text.char_indices().rev().nth(last)) {
+        Some(Some((start, _))) => &text[start..],
+        Some(None) => text,
+        None => "",
+    }
+}
+
 /// The longest prefix of at most `max` bytes that ends on a character boundary.
 pub fn head_bytes(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
@@ -36,7 +45,10 @@ mod tests {
     proptest! {
         #[test]
         fn cuts_never_split_a_character(text in ".{0,40}", max in 0usize..60) {
-            prop_assert!(head_chars(&text, max).chars().count() <= max);
+            let count = text.chars().count();
+            prop_assert_eq!(head_chars(&text, max).chars().count(), count.min(max));
+            prop_assert_eq!(tail_chars(&text, max).chars().count(), count.min(max));
+            prop_assert!(text.starts_with(head_chars(&text, max)) && text.ends_with(tail_chars(&text, max)));
             prop_assert!(text.starts_with(head_bytes(&text, max)) && head_bytes(&text, max).len() <= max);
             prop_assert!(text.ends_with(tail_bytes(&text, max)) && tail_bytes(&text, max).len() <= max);
         }

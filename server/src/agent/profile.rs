@@ -254,6 +254,22 @@ impl Profiles {
         Ok(Some(self.resolve(workspace, id)?).filter(|profile| qualifies(profile, disabled)))
     }
 
+    /// The agents of the profile's team that can be had: neither internal nor switched off nor broken (those are
+    /// logged). An internal agent has no team.
+    pub fn team(&self, workspace: &Path, profile: &Profile, disabled: &[DisabledItem]) -> Vec<Profile> {
+        let named: BTreeSet<&String> =
+            if profile.internal { BTreeSet::new() } else { profile.team.iter().take(MAX_AGENTS).collect() };
+        let resolved = named.into_iter().filter_map(|id| match self.pick(workspace, id, disabled) {
+            Ok(member) => member,
+            Err(ProfileError::NotFound(_) | ProfileError::InvalidId) => None,
+            Err(error) => {
+                self.complain(&self.place(workspace, id), &error.to_string());
+                None
+            }
+        });
+        resolved.collect()
+    }
+
     fn place(&self, workspace: &Path, id: &str) -> PathBuf {
         let own = in_workspace(workspace).join(id);
         if own.is_dir() { own } else { self.global.join(id) }

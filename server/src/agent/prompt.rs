@@ -17,6 +17,7 @@ const NO_TEXT: &str = "You are a helpful assistant that works inside a folder wi
 
 const BOOTSTRAP: &[&str] = &[include_str!("../../assets/prompts/bootstrap/BOOTSTRAP.md")];
 const ROOT: &[&str] = &[include_str!("../../assets/prompts/root/WORKSPACE_MEMORY.md")];
+const DELEGATION: &[&str] = &[include_str!("../../assets/prompts/delegation/DELEGATION.md")];
 const ALL: &[&str] = &[
     include_str!("../../assets/prompts/all/RUNTIME.md"),
     include_str!("../../assets/prompts/all/TOOL_GUIDELINES.md"),
@@ -33,6 +34,12 @@ pub struct Surroundings<'a> {
     pub home_global: &'a Path,
     /// Whether the session is a root, not a sub-agent's.
     pub is_root: bool,
+    /// The agents that it may delegate to; empty when it cannot delegate.
+    pub team: &'a [Profile],
+    /// The folder that the session was pointed to, relative to the workspace.
+    pub working_dir: Option<&'a str>,
+    /// What a sub-agent was told beside its message.
+    pub context: Option<&'a str>,
     /// The tools that the run has, in the order in which the model sees them.
     pub tool_names: &'a [&'a str],
     /// Milliseconds since the Unix epoch, for `{{now}}`.
@@ -70,8 +77,11 @@ pub fn system_prompt(profile: &Profile, around: &Surroundings<'_>) -> String {
     }
     let own = profile.agent_md.as_deref().or(profile.system_prompt.as_deref()).unwrap_or(NO_TEXT);
     told.push(render(own, profile, user.as_ref(), around));
+    told.push(around.context.map(str::to_owned).unwrap_or_default());
     if !profile.internal {
+        told.push(roster(profile, around.team));
         told.push(titled("## User Instructions", knowledge(around, "INSTRUCTIONS.md")));
+        told.push(titled("## User Instructions", folder_instructions(around)));
         told.push(titled("## Project Knowledge", text_of(&halo.join("INDEX.md"))));
     }
 
@@ -83,8 +93,14 @@ pub fn system_prompt(profile: &Profile, around: &Surroundings<'_>) -> String {
         } else {
             format!("The workspace root is: {place}")
         });
+        if let Some(folder) = around.working_dir {
+            rest.push(format!("Working directory: {folder}"));
+        }
         if around.is_root {
             rest.push(scope(around, "root", ROOT));
+        }
+        if !around.team.is_empty() {
+            rest.push(scope(around, "delegation", DELEGATION));
         }
         rest.push(scope(around, "all", ALL));
     }
@@ -94,6 +110,36 @@ pub fn system_prompt(profile: &Profile, around: &Surroundings<'_>) -> String {
         format!("Your available tools: {}. Only use tools in this list.", around.tool_names.join(", "))
     });
     join(&rest, "\n\n")
+}
+
+/// The team, one line an agent: itself first, then by priority.
+fn roster(profile: &Profile, team: &[Profile]) -> String {
+    if team.is_empty() {
+        return String::new();
+    }
+    let mut team: Vec<&Profile> = team.iter().collect();
+    team.sort_by_key(|member| (member.id != profile.id, std::cmp::Reverse(member.priority)));
+    let mut text = String::from("## Your Team\n");
+    for member in team {
+        let you = if member.id == profile.id { " (you)" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n- `{}`{you} — {}: {}", member.id, member.name, member.description);
+    }
+    text
+}
+
+/// The INSTRUCTIONS.md of the folders on the way to the working directory, outer ones first.
+fn folder_instructions(around: &Surroundings<'_>) -> Option<String> {
+    let mut folder = around.workspace.to_owned();
+    let mut texts = Vec::new();
+    for part in Path::new(around.working_dir?).components().take(MAX_FILES) {
+        folder.push(part);
+        if let Some(text) = text_of(&folder.join("INSTRUCTIONS.md")) {
+            let shown = folder.strip_prefix(around.workspace).unwrap_or(&folder).display();
+            texts.push(format!("### {shown}\n\n{}", text.trim()));
+        }
+    }
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
 /// A file of the workspace's `.halo/`, else of the home.
@@ -176,7 +222,12 @@ fn front_matter(text: &str) -> (User, &str) {
 fn render(text: &str, profile: &Profile, user: Option<&User>, around: &Surroundings<'_>) -> String {
     let workspace = || around.workspace.display().to_string();
     let value = |name: &str| match name {
-        "workspace_root" | "working_dir" => Some(workspace()),
+        "workspace_root" => Some(workspace()),
+        "working_dir" => Some(
+            around
+                .working_dir
+                .map_or_else(workspace, |folder| around.workspace.join(folder).display().to_string()),
+        ),
         "now" => Some(clock::iso(around.now_ms)),
         "agent_name" => Some(profile.name.clone()),
         "ai_name" => Some(user.and_then(|user| user.ai_name.clone()).unwrap_or_else(|| profile.name.clone())),
@@ -240,6 +291,9 @@ mod tests {
                 workspace: &self.workspace,
                 home_global: &self.home,
                 is_root: true,
+                team: &[],
+                working_dir: None,
+                context: None,
                 tool_names: &["file_read", "file_write"],
                 now_ms: 1_796_148_373_010,
             }

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::{Effective, Home, Live};
 use crate::model::Model;
 use crate::model::registry::{CacheTtl, CallSettings, ModelChoice, Registry, Thinking};
-use crate::session::{AgentSource, Unavailable};
+use crate::session::{AgentRequest, AgentSource, DelegationLimits, Member, Unavailable};
 use crate::tool::registry::Registry as Tools;
 use crate::tool::{Context, Limits, Tool};
 use secrecy::ExposeSecret;
@@ -107,17 +107,56 @@ impl AgentSource for Agents {
         }
     }
 
-    fn build(&self, workspace: &Path, agent_id: &str, access: AccessLevel) -> Result<Agent, String> {
+    fn delegation(&self) -> DelegationLimits {
+        let settings = self.live.current();
+        DelegationLimits {
+            max_queue: settings.max_queue_size,
+            max_depth: settings.max_nesting_depth,
+            report_chars: settings.auto_report_chars,
+        }
+    }
+
+    fn team(
+        &self,
+        workspace: &Path,
+        agent_id: &str,
+        access: AccessLevel,
+        disabled: &[DisabledItem],
+    ) -> Result<Vec<Member>, String> {
+        let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
+        let member = |member: Profile| {
+            let tools = self.tools.select(&member.tools, access);
+            Member {
+                model: member.model.map(|model| format!("{}/{}", model.provider, model.id)),
+                tools: tools.iter().map(|tool| tool.spec().name).collect(),
+                id: member.id,
+                name: member.name,
+                description: member.description,
+                skills: member.skills,
+            }
+        };
+        Ok(self.profiles.team(workspace, &profile, disabled).into_iter().map(member).collect())
+    }
+
+    fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String> {
+        let AgentRequest { workspace, agent_id, access, is_root, .. } = request;
         let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
         let settings = self.live.current();
         let model = self.model(&profile, workspace, &settings)?;
-        let tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access);
+        let mut tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access);
+        let team = self.profiles.team(workspace, &profile, request.disabled);
+        if !team.is_empty() {
+            tools.extend(request.delegation);
+        }
         let specs: Arc<[_]> = tools.iter().map(|tool| tool.spec()).collect();
         let tool_names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
         let around = Surroundings {
             workspace,
             home_global: &self.home.global(),
-            is_root: true,
+            is_root,
+            team: &team,
+            working_dir: request.working_dir,
+            context: request.prompt_context,
             tool_names: &tool_names,
             now_ms: self.clock.now_ms(),
         };

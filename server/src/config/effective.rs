@@ -38,6 +38,12 @@ pub struct Effective {
     pub trust_proxy: bool,
     /// `general.agent.max_retries`.
     pub max_retries: u32,
+    /// `general.session.max_queue_size`.
+    pub max_queue_size: usize,
+    /// `general.session.max_nesting_depth`.
+    pub max_nesting_depth: usize,
+    /// `general.limits.auto_report_chars`.
+    pub auto_report_chars: usize,
     /// `general.limits.shell_output_bytes`.
     pub shell_output_bytes: usize,
     /// `general.limits.grep_default_matches`.
@@ -82,6 +88,9 @@ impl Effective {
             log_level: values.text("general.logging.level").unwrap_or_default(),
             trust_proxy: matches!(values.get("general.server.trust_proxy"), Value::Bool(true)),
             max_retries: values.number("general.agent.max_retries") as u32,
+            max_queue_size: values.number("general.session.max_queue_size") as usize,
+            max_nesting_depth: values.number("general.session.max_nesting_depth") as usize,
+            auto_report_chars: values.number("general.limits.auto_report_chars") as usize,
             shell_output_bytes: values.number("general.limits.shell_output_bytes") as usize,
             grep_default_matches: values.number("general.limits.grep_default_matches") as usize,
             tool_result_render_chars: values.number("general.limits.tool_result_render_chars") as usize,

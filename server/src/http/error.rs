@@ -243,6 +243,8 @@ impl From<SessionError> for ApiError {
             SessionError::AgentBroken(text) => Self::AgentBroken(text),
             SessionError::NotFound => Self::SessionNotFound,
             SessionError::NotOwner(text) => Self::NotOwner(text),
+            // Only agents meet a full queue, and only a removal a session that does not come to rest.
+            error @ (SessionError::QueueFull { .. } | SessionError::Busy) => Self::internal(error),
             SessionError::ShuttingDown => Self::ShuttingDown,
             SessionError::Internal(id) => Self::Internal { id },
         }

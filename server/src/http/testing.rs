@@ -4,7 +4,7 @@ use crate::access::AccessLevel;
 use crate::agent::Agent;
 use crate::agent::profile::DisabledItem;
 use crate::clock::SystemClock;
-use crate::session::{AgentSource, Engine, Parts, Unavailable};
+use crate::session::{AgentRequest, AgentSource, Engine, Member, Parts, Unavailable};
 use crate::store::Database;
 use crate::store::schema::Schema;
 use axum::response::Response;
@@ -34,7 +34,11 @@ impl AgentSource for NoAgents {
         Err(Unavailable::No)
     }
 
-    fn build(&self, _: &Path, _: &str, _: AccessLevel) -> Result<Agent, String> {
+    fn team(&self, _: &Path, _: &str, _: AccessLevel, _: &[DisabledItem]) -> Result<Vec<Member>, String> {
+        Ok(Vec::new())
+    }
+
+    fn build(&self, _: AgentRequest<'_>) -> Result<Agent, String> {
         Err("no agent here".into())
     }
 }

@@ -163,7 +163,8 @@ fn converted(row: &NodeSession, agent_name: Option<String>, created_at: i64, upd
         access_level: level.as_str(),
         created_at,
         updated_at,
-        stopped_at: row.stopped_at,
+        // A sub-session that nobody stopped would count as one at work.
+        stopped_at: row.stopped_at.or(row.id.contains('>').then_some(updated_at)),
         archived_at: row.archived_at,
         title: row.title.clone().filter(|title| !title.is_empty() && title != NO_TITLE),
         context_tokens: row.context_tokens,

@@ -4,21 +4,23 @@
 
 use super::frames::{Budget, FrameLog};
 use super::ids::{SessionId, row_id};
-use super::inflight::{Checkpoint, Inflight};
+use super::inflight::Checkpoint;
+use super::receive::Arrival;
+use super::remove::Removal;
 use super::rows::Place;
 use super::run::{AgentSource, RunStep};
-use super::{Feed, From, Inbound, Sent, SessionError, Snapshot};
+use super::state::{ActiveRun, Cancelled, Left, QueueEntry, Stop};
+use super::workspace::Workspace;
+use super::{Feed, From, Sent, SessionError, Snapshot};
 use crate::access::AccessLevel;
 use crate::clock::Clock;
 use crate::model::Message;
 use crate::store::sessions::{self, Counters, SessionRow, Write};
 use crate::store::{Database, StoreError};
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,9 +40,13 @@ pub(super) enum Command {
     /// Make the session, without a message.
     Create { agent_id: Option<String>, access: AccessLevel, description: Option<String>, reply: Reply<()> },
     /// Take a message.
-    Send { message: Inbound, reply: Reply<Sent> },
+    Send { message: Box<Arrival>, reply: Reply<Sent> },
+    /// Take what other sessions have left.
+    Collect,
     /// Stop the run in flight.
-    Stop { reply: oneshot::Sender<bool> },
+    Stop { stop: Stop, reply: oneshot::Sender<bool> },
+    /// Set the session aside, or delete it; false while a run is in flight.
+    Remove { how: Removal, reply: Reply<bool> },
     /// Cut the turn in flight; what waits in the queue is run next.
     Interrupt { reply: oneshot::Sender<bool> },
     /// Follow the session.
@@ -64,77 +70,19 @@ pub(super) struct Shared {
     pub closing: CancellationToken,
 }
 
-/// A message that waits for the run in flight; stored as JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct QueueEntry {
-    pub at: i64,
-    pub text: String,
-    #[serde(default)]
-    pub images: Vec<super::InboundImage>,
-    pub access: AccessLevel,
-}
-
-/// What another life of the server left.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
-    /// The ledger's count of crashes, where a run was in flight.
-    pub crashes: Option<i64>,
-}
-
-/// Why a run was cancelled; said once, and it sticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cancelled {
-    /// Somebody cut its turn; the queue is run next.
-    Interrupt,
-    /// Somebody stopped it.
-    Stop,
-    /// The server shuts down.
-    Shutdown,
-    /// Something could not be stored.
-    Storage,
-}
-
-/// The run in flight.
-pub(super) struct ActiveRun {
-    pub log: Arc<FrameLog>,
-    pub steps: mpsc::Receiver<RunStep>,
-    pub task: JoinHandle<()>,
-    pub cancel: CancellationToken,
-    pub cancelled: Option<Cancelled>,
-    /// When a cancelled run is ended by force.
-    pub force_at: Option<Instant>,
-    pub cancel_replies: Vec<oneshot::Sender<bool>>,
-    pub inflight: Inflight,
-    /// When the row in flight goes to disk next.
-    pub checkpoint_at: Option<Instant>,
-    /// What the agent is called, and how much of tools' answers is kept.
-    pub agent_name: String,
-    pub model_id: String,
-    pub thinking_effort: String,
-    pub display_bytes: usize,
-    /// The id of the model call in flight.
-    pub turn_id: String,
-    /// Model calls of this turn so far.
-    pub calls: u32,
-    /// The message that gathers the results of the current batch: its place in the history.
-    pub results: Option<usize>,
-    /// Writes of a finished last call, which go to disk with the end of the turn.
-    pub deferred: Vec<Write>,
-    /// What could not be stored.
-    pub storage_error: Option<String>,
-}
-
-impl ActiveRun {
-    /// Whether it was cancelled for good: what comes now is no part of it.
-    fn is_ending(&self) -> bool {
-        self.cancelled.is_some_and(|why| why != Cancelled::Interrupt)
-    }
+/// Where the memory of a session stood.
+pub(super) struct Mark {
+    next: Counters,
+    queue: Vec<(i64, QueueEntry)>,
+    history: Option<usize>,
 }
 
 /// The owner of one session.
 pub(super) struct Actor {
     pub id: SessionId,
     pub shared: Arc<Shared>,
+    /// The way to other sessions.
+    pub workspace: Workspace,
     pub row: Option<SessionRow>,
     pub next: Counters,
     /// The model history with each message's place in the store; loaded before the first run.
@@ -147,7 +95,9 @@ pub(super) struct Actor {
     pub pending: Vec<Write>,
     /// Messages that came while a cancelled run was ending: they are no part of what was cancelled, so they wait
     /// for its end, unanswered.
-    waiting: Vec<(Inbound, Reply<Sent>)>,
+    waiting: Vec<(Box<Arrival>, Reply<Sent>)>,
+    /// Whether something that others have left is still to be taken.
+    pub mail_waits: bool,
     /// What could not be taken up again for want of the store; it goes before everything else.
     pub left: Option<Left>,
     /// When what could not be stored is tried again.
@@ -159,7 +109,7 @@ pub(super) struct Actor {
 
 impl Actor {
     /// Reads what is on disk of the session.
-    pub async fn load(id: SessionId, shared: Arc<Shared>) -> Result<Self, StoreError> {
+    pub async fn load(id: SessionId, shared: Arc<Shared>, workspace: Workspace) -> Result<Self, StoreError> {
         let key = id.as_str().to_owned();
         let (row, next, queue) = shared
             .db
@@ -181,6 +131,7 @@ impl Actor {
         Ok(Self {
             id,
             shared,
+            workspace,
             last_at: row.as_ref().map_or(0, |row| row.updated_at),
             row,
             next,
@@ -190,6 +141,7 @@ impl Actor {
             last: None,
             pending: Vec::new(),
             waiting: Vec::new(),
+            mail_waits: false,
             left: None,
             store_again_at: Instant::now(),
             idle_since: Instant::now(),
@@ -228,8 +180,11 @@ impl Actor {
             }
             if self.run.is_none() {
                 for (message, reply) in std::mem::take(&mut self.waiting) {
-                    let _ = reply.send(self.receive(message).await);
+                    let _ = reply.send(self.receive(*message).await);
                 }
+            }
+            if self.mail_waits && self.run.is_none() && !self.must_store() {
+                self.collect().await;
             }
         }
     }
@@ -239,13 +194,15 @@ impl Actor {
             Command::Create { agent_id, access, description, reply } => {
                 let _ = reply.send(self.create(agent_id, access, description).await);
             }
-            Command::Send { message, reply } if self.run.as_ref().is_some_and(ActiveRun::is_ending) => {
-                self.waiting.push((message, reply));
-            }
+            Command::Send { message, reply } if self.is_ending() => self.waiting.push((message, reply)),
             Command::Send { message, reply } => {
-                let _ = reply.send(self.receive(message).await);
+                let _ = reply.send(self.receive(*message).await);
             }
-            Command::Stop { reply } => self.cancel(Cancelled::Stop, reply),
+            Command::Collect => self.collect().await,
+            Command::Stop { stop, reply } => self.stop(stop, reply).await,
+            Command::Remove { how, reply } => {
+                let _ = reply.send(self.remove(how).await);
+            }
             Command::Interrupt { reply } => self.cancel(Cancelled::Interrupt, reply),
             Command::Subscribe { from, reply } => {
                 let _ = reply.send(self.subscribe(&from));
@@ -255,6 +212,12 @@ impl Actor {
             }
             Command::Recover { crashes } => self.recover(crashes).await,
         }
+    }
+
+    /// Whether the run in flight was cancelled for good: what comes now is no part of it.
+    pub fn is_ending(&self) -> bool {
+        let cancelled = self.run.as_ref().and_then(|run| run.cancelled);
+        cancelled.is_some_and(|why| why != Cancelled::Interrupt)
     }
 
     fn next_wake(&self) -> Instant {
@@ -337,19 +300,39 @@ impl Actor {
     /// The write that puts a row at its place.
     pub fn log_write(place: Place, row: String) -> Write {
         debug_assert!(row.contains(&row_id(place.at, place.seq)));
-        Write::Log { seq: place.seq, at: place.at, row }
+        Write::Log { seq: place.seq, at: place.at, task: false, row }
+    }
+
+    /// The same for a row that tells of a sub-session.
+    pub fn task_write(place: Place, row: String) -> Write {
+        Write::Log { seq: place.seq, at: place.at, task: true, row }
+    }
+
+    /// Where memory stands, to be put back when a change cannot be stored.
+    pub fn mark(&self) -> Mark {
+        Mark { next: self.next, queue: self.queue.clone(), history: self.history.as_ref().map(Vec::len) }
+    }
+
+    /// Takes a change of memory back.
+    pub fn back_to(&mut self, mark: Mark) {
+        (self.next, self.queue) = (mark.next, mark.queue);
+        match (&mut self.history, mark.history) {
+            (Some(loaded), Some(length)) => loaded.truncate(length),
+            _ => self.history = None,
+        }
     }
 
     /// Puts a change on disk. When it fails nothing of it is.
     pub async fn commit(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
         let id = self.id.as_str().to_owned();
-        if self.pending.is_empty() {
-            return self.shared.db.write(move |conn| sessions::apply(conn, &id, &writes)).await;
-        }
         let mut all = self.pending.clone();
         all.extend(writes);
+        let receivers = receivers(&all);
         self.shared.db.write(move |conn| sessions::apply(conn, &id, &all)).await?;
         self.pending.clear();
+        for receiver in receivers {
+            self.workspace.post(receiver, Command::Collect);
+        }
         Ok(())
     }
 
@@ -409,6 +392,22 @@ impl Actor {
     pub fn internal(&self, error: &StoreError) -> SessionError {
         super::internal(&format!("session {}", self.id), error)
     }
+}
+
+/// The sessions that these writes leave something for.
+fn receivers(writes: &[Write]) -> Vec<SessionId> {
+    let mut receivers: Vec<SessionId> = Vec::new();
+    for write in writes {
+        let named = match write {
+            Write::Post { to, .. } => [Some(to), None],
+            Write::Report { parent, root, .. } => [Some(parent), Some(root)],
+            _ => continue,
+        };
+        receivers.extend(named.into_iter().flatten().filter_map(|id| id.parse().ok()));
+    }
+    receivers.sort();
+    receivers.dedup();
+    receivers
 }
 
 /// The next step of the run in flight; `None` once its task is gone. Waits for ever when there is no run.

@@ -1,9 +1,11 @@
 //! The end of turns and runs: on disk, idle, then the terminal frame; stop, which reaches everything; and the
 //! server's own end, which leaves the run in the ledger (sessions contract, sections 2 and 6).
 
-use super::actor::{Actor, Cancelled, STOP_GRACE};
+use super::actor::{Actor, STOP_GRACE};
 use super::frames::Frame;
+use super::report::{Said, Siblings};
 use super::rows::{self, INTERRUPTED, Standing};
+use super::state::{Cancelled, Stop};
 use super::steps::push_piece;
 use crate::access::AccessLevel;
 use crate::agent::repair;
@@ -20,6 +22,25 @@ const CUT_MARKER: &str = "\n\n[reply interrupted by the user here]";
 const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
 impl Actor {
+    /// Stops the run in flight. A sub-session that waits for its own is marked as stopped; then there is no run.
+    pub async fn stop(&mut self, stop: Stop, reply: oneshot::Sender<bool>) {
+        let Stop { tell_parent, only_reports } = stop;
+        if let Some(run) = &mut self.run {
+            if only_reports && (!run.by_report || self.queue.iter().any(|(_, entry)| entry.source.is_none()))
+            {
+                let _ = reply.send(false);
+                return;
+            }
+            run.tell_parent &= tell_parent;
+            self.cancel(Cancelled::Stop, reply);
+            return;
+        }
+        if let Err(error) = self.stamp(tell_parent).await {
+            tracing::error!(session = %self.id, %error, "a sub-session could not be marked as stopped");
+        }
+        let _ = reply.send(false);
+    }
+
     /// Cancels the turn in flight; answers when it has ended. False at once when nothing runs.
     pub fn cancel(&mut self, why: Cancelled, reply: oneshot::Sender<bool>) {
         let Some(run) = &mut self.run else {
@@ -63,9 +84,10 @@ impl Actor {
         let stopped = run.cancelled == Some(Cancelled::Stop);
         let storage_error = run.storage_error.take();
         let goes_on = !self.queue.is_empty() && !stopped && storage_error.is_none();
+        let siblings = if goes_on { self.siblings_or_none().await } else { None };
         let outcome = storage_error.map_or(outcome, |message| Outcome::Failed { message, account: false });
 
-        let mut writes = std::mem::take(&mut run.deferred);
+        let mut writes = self.run.as_mut().map(|run| std::mem::take(&mut run.deferred)).unwrap_or_default();
         writes.extend(self.cut_calls());
         writes.extend(self.cut_text(&outcome));
         writes.extend(self.finished_row());
@@ -73,10 +95,11 @@ impl Actor {
         if goes_on && let Outcome::Failed { message, .. } = &outcome {
             writes.push(self.notification(&format!("[error] {message}")));
         }
+        writes.extend(self.report_writes(&outcome, goes_on));
         // Stop keeps what waits: it goes into the history, and nothing is run for it.
-        let drained = (goes_on || stopped).then(|| self.drain()).flatten();
-        let access = drained.as_ref().map(|(_, access)| *access);
-        writes.extend(drained.into_iter().flat_map(|(moved, _)| moved));
+        let drained = (goes_on || stopped).then(|| self.drain(siblings)).flatten();
+        let turn = drained.as_ref().map(|drained| (drained.access, drained.owes));
+        writes.extend(drained.into_iter().flat_map(|drained| drained.writes));
         if !goes_on {
             writes.push(Write::RunEnded);
         }
@@ -84,8 +107,11 @@ impl Actor {
             let at = self.now();
             writes.push(Write::Stopped { at });
         }
-        match (self.commit_or_keep(writes).await, access) {
-            (Ok(()), Some(access)) if goes_on => self.next_turn(access, next),
+        match (self.commit_or_keep(writes).await, turn) {
+            (Ok(()), Some((access, owes))) if goes_on => {
+                self.next_turn(access, owes, next);
+                self.look_at_children().await;
+            }
             (Ok(()), _) => self.end_run(&outcome),
             (Err(error), _) => {
                 tracing::error!(session = %self.id, %error, "the end of a turn could not be stored; it is tried again before the next one");
@@ -96,10 +122,20 @@ impl Actor {
         }
     }
 
-    fn next_turn(&mut self, access: AccessLevel, next: Option<oneshot::Sender<AccessLevel>>) {
+    /// A look at the sub-sessions that cannot be had is no reason to end a run.
+    async fn siblings_or_none(&self) -> Option<Siblings> {
+        self.sibling_status().await.unwrap_or_else(|error| {
+            tracing::warn!(session = %self.id, %error, "the sub-sessions could not be looked at");
+            None
+        })
+    }
+
+    fn next_turn(&mut self, access: AccessLevel, owes: bool, next: Option<oneshot::Sender<AccessLevel>>) {
         let Some(run) = &mut self.run else { return };
         run.calls = 0;
         run.results = None;
+        run.owes = owes;
+        run.said = Said::default();
         // A task that was cut does not go on: its token has fired.
         let next = next.filter(|_| run.cancelled.is_none());
         run.cancelled = None;
@@ -128,7 +164,11 @@ impl Actor {
     /// The write of a notice in the log.
     pub fn notification(&mut self, text: &str) -> Write {
         let place = self.place();
-        let agent = self.run.as_ref().map(|run| run.agent_name.as_str()).unwrap_or_default();
+        let agent = match (&self.run, &self.row) {
+            (Some(run), _) => run.agent_name.as_str(),
+            (None, Some(row)) => row.agent_name.as_str(),
+            (None, None) => "",
+        };
         Self::log_write(place, rows::notification(place, agent, text))
     }
 

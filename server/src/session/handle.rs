@@ -2,6 +2,7 @@
 
 use super::actor::Command;
 use super::ids::SessionId;
+use super::receive::Arrival;
 use super::workspace::{Workspace, ask};
 use super::{Feed, From, Inbound, Sent, SessionError, Snapshot};
 use crate::store::{log, sessions};
@@ -10,8 +11,8 @@ use tokio::sync::oneshot;
 /// One session; cheap to make, whether or not the session exists.
 #[derive(Clone)]
 pub struct Handle {
-    workspace: Workspace,
-    id: SessionId,
+    pub(super) workspace: Workspace,
+    pub(super) id: SessionId,
 }
 
 impl Handle {
@@ -29,17 +30,13 @@ impl Handle {
     /// Stores the message and starts a run or queues it; creates the session where it is missing. Once called, the
     /// message may be stored even if the caller stops waiting.
     pub async fn send(&self, message: Inbound) -> Result<Sent, SessionError> {
-        self.workspace.own().await?;
-        self.ask(|reply| Command::Send { message, reply }).await?
+        self.deliver(message.into()).await
     }
 
-    /// Stops the run in flight and everything it started; false when nothing runs. Answers when the run has ended,
-    /// within about 2 s.
-    pub async fn stop(&self) -> Result<bool, SessionError> {
-        if !self.workspace.is_owned() {
-            return Ok(false);
-        }
-        self.ask(|reply| Command::Stop { reply }).await
+    pub(super) async fn deliver(&self, message: Arrival) -> Result<Sent, SessionError> {
+        self.workspace.own().await?;
+        let message = Box::new(message);
+        self.ask(|reply| Command::Send { message, reply }).await?
     }
 
     /// Cuts the turn in flight at once, with the tool that it runs; what waits in the queue is run next, and what

@@ -28,6 +28,34 @@ impl SessionId {
         self.0.contains('>')
     }
 
+    /// The session that this one works for; none for a root.
+    pub fn parent(&self) -> Option<Self> {
+        self.0.rsplit_once('>').map(|(parent, _)| Self(parent.to_owned()))
+    }
+
+    /// The root of its tree: itself, or what stands before the first `>`.
+    #[must_use]
+    pub fn root(&self) -> Self {
+        Self(self.0.split_once('>').map_or(&*self.0, |(root, _)| root).to_owned())
+    }
+
+    /// Its depth: 1 for a root.
+    pub fn depth(&self) -> usize {
+        self.0.split('>').count()
+    }
+
+    /// Whether it lies below `other`.
+    pub fn is_below(&self, other: &Self) -> bool {
+        self.0.strip_prefix(&other.0).is_some_and(|rest| rest.starts_with('>'))
+    }
+
+    /// A new sub-session: `<this>><8 random characters>`. None when it would be longer than an id may be.
+    pub fn new_child(&self) -> Option<Self> {
+        let random = base36(rand::rng().random_range(0..36u64.pow(8)));
+        let id = format!("{}>{random:0>8}", self.0);
+        (id.chars().count() <= MAX_SESSION_ID_CHARS).then_some(Self(id))
+    }
+
     /// What every session of the account's own starts with.
     pub fn web_prefix(account_id: &str) -> String {
         format!("web_{account_id}_")

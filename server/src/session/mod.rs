@@ -2,24 +2,31 @@
 //! [`Handle`] alone: send, stop, subscribe, look. A run never depends on a connection.
 
 mod actor;
+mod create;
+mod delegation;
 mod engine;
 mod finish;
 pub mod frames;
 mod handle;
 pub mod ids;
 mod inflight;
+mod mail;
 mod media;
 mod receive;
 mod recover;
+mod remove;
+mod report;
 pub mod rows;
 mod run;
+mod state;
 mod steps;
+mod tree;
 mod watch;
 mod workspace;
 
 pub use engine::{Engine, Parts};
 pub use handle::Handle;
-pub use run::{AgentSource, Unavailable};
+pub use run::{AgentRequest, AgentSource, DelegationLimits, Member, Unavailable};
 pub use workspace::Workspace;
 
 use crate::access::AccessLevel;
@@ -61,6 +68,17 @@ pub enum SessionError {
     /// Another process owns the workspace; the text names it.
     #[error("{0}")]
     NotOwner(String),
+    /// Too many messages of other sessions wait already.
+    #[error("message queue is full ({waiting}/{limit}); wait for the session, or use interrupt_session")]
+    QueueFull {
+        /// How many wait.
+        waiting: usize,
+        /// How many may.
+        limit: usize,
+    },
+    /// It does not come to rest: new messages keep arriving.
+    #[error("the session does not come to rest; try again")]
+    Busy,
     /// The server is shutting down.
     #[error("the server is shutting down")]
     ShuttingDown,

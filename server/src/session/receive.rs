@@ -1,20 +1,52 @@
 //! Messages in: an idle session starts a run, a busy one queues. Either way the message is on disk, in log and in
 //! queue or model history, before anybody hears of it.
 
-use super::actor::{ActiveRun, Actor, Left, QueueEntry};
+use super::actor::Actor;
+use super::delegation::Birth;
 use super::frames::{Frame, FrameLog};
 use super::inflight::Inflight;
+use super::mail::{self, Item};
+use super::report::{Said, Siblings};
 use super::rows::{self, ContentBlock, Standing};
-use super::run::{self, RunStep, Start, Unavailable};
+use super::run::{self, RunStep, Start};
+use super::state::{ActiveRun, Cancelled, Left, QueueEntry};
 use super::{Inbound, InboundImage, Sent, SessionError};
 use crate::access::AccessLevel;
-use crate::agent::profile::DisabledItem;
 use crate::clock::iso;
 use crate::model::{Block, Message, Role};
-use crate::store::sessions::{self, SessionRow, Write};
+use crate::store::sessions::{SessionRow, Write};
+use crate::text::head_chars;
+use crate::workspace::inbound::Saved;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// Characters of a sub-session's task that its root's log shows.
+const PREVIEW_CHARS: usize = 200;
+
+/// A message on its way into a session.
+pub(super) struct Arrival {
+    pub text: String,
+    pub images: Vec<InboundImage>,
+    pub saved: Saved,
+    /// The sender's level.
+    pub access: AccessLevel,
+    /// The agent, where this makes a root.
+    pub agent_id: Option<String>,
+    /// The session that sends it; none for people.
+    pub source: Option<String>,
+    /// Whether the turn in flight is cut for it.
+    pub hard: bool,
+    /// What a sub-session is made of, where this makes one.
+    pub birth: Option<Birth>,
+}
+
+impl std::convert::From<Inbound> for Arrival {
+    fn from(message: Inbound) -> Self {
+        let Inbound { text, images, saved, access, agent_id } = message;
+        Self { text, images, saved, access, agent_id, source: None, hard: false, birth: None }
+    }
+}
 
 /// What a run has written so far, on its way into the log.
 #[derive(Default)]
@@ -25,67 +57,18 @@ pub(super) struct Settled {
     deferred: Vec<Write>,
 }
 
+/// The queue on its way to the model.
+pub(super) struct Drained {
+    pub writes: Vec<Write>,
+    /// The lowest level among the senders.
+    pub access: AccessLevel,
+    /// Whether the parent is among them.
+    pub owes: bool,
+}
+
 impl Actor {
-    /// Makes the session; nothing happens when it exists.
-    pub async fn create(
-        &mut self,
-        agent_id: Option<String>,
-        access: AccessLevel,
-        description: Option<String>,
-    ) -> Result<(), SessionError> {
-        if self.row.is_some() {
-            return Ok(());
-        }
-        let row = self.new_row(agent_id, access, description).await?;
-        self.commit(vec![Write::Create(row.clone())]).await.map_err(|error| self.internal(&error))?;
-        self.row = Some(row);
-        Ok(())
-    }
-
-    async fn new_row(
-        &mut self,
-        agent_id: Option<String>,
-        access: AccessLevel,
-        description: Option<String>,
-    ) -> Result<SessionRow, SessionError> {
-        if self.id.is_child() {
-            return Err(SessionError::NotFound);
-        }
-        let disabled =
-            self.shared.db.read(sessions::disabled_items).await.map_err(|error| self.internal(&error))?;
-        let disabled: Vec<DisabledItem> = disabled
-            .into_iter()
-            .map(|(item_type, item_id, scope)| DisabledItem { item_type, item_id, scope })
-            .collect();
-        let (agents, workspace) = (self.shared.agents.clone(), self.shared.path.clone());
-        let (agent_id, agent_name) =
-            tokio::task::spawn_blocking(move || agents.choose(&workspace, agent_id.as_deref(), &disabled))
-                .await
-                .map_err(|error| super::internal("choosing an agent", &error))?
-                .map_err(|why| match why {
-                    Unavailable::No => SessionError::AgentNotAvailable,
-                    Unavailable::Broken(text) => SessionError::AgentBroken(text),
-                })?;
-        let now = self.now();
-        Ok(SessionRow {
-            id: self.id.to_string(),
-            parent_id: None,
-            agent_id,
-            agent_name,
-            description,
-            access_level: access.as_str().to_owned(),
-            created_at: now,
-            updated_at: now,
-            stopped_at: None,
-            archived_at: None,
-            title: None,
-            context_tokens: 0,
-            total_output_tokens: 0,
-        })
-    }
-
     /// Takes a message.
-    pub async fn receive(&mut self, message: Inbound) -> Result<Sent, SessionError> {
+    pub async fn receive(&mut self, message: Arrival) -> Result<Sent, SessionError> {
         if let Some(Left { crashes }) = self.left.take() {
             self.recover(crashes).await;
             if self.left.is_some() {
@@ -95,62 +78,89 @@ impl Actor {
                 ));
             }
         }
-        let counters = self.next;
+        let hard = message.hard;
+        let mark = self.mark();
         let taken = if self.run.is_some() { self.enqueue(message).await } else { self.open(message).await };
         if taken.is_err() {
-            self.next = counters;
+            self.back_to(mark);
+        } else if hard && matches!(taken, Ok(Sent::Queued(_))) {
+            self.cancel_run(Cancelled::Interrupt);
         }
         taken
     }
 
-    async fn open(&mut self, message: Inbound) -> Result<Sent, SessionError> {
+    async fn open(&mut self, message: Arrival) -> Result<Sent, SessionError> {
         self.load_history().await.map_err(|error| self.internal(&error))?;
         let mut writes = Vec::with_capacity(6);
-        let mut row = if let Some(row) = self.row.clone() {
-            row
-        } else {
-            let row = self.new_row(message.agent_id, message.access, None).await?;
-            writes.push(Write::Create(row.clone()));
-            row
+        let mut row = match (self.row.clone(), &message.birth) {
+            (Some(row), _) => row,
+            (None, Some(birth)) => {
+                let now = self.now();
+                let row = birth.row(&self.id, now);
+                writes.push(Write::Create(row.clone()));
+                row
+            }
+            (None, None) => {
+                let row = self.new_row(message.agent_id.clone(), message.access, None).await?;
+                writes.push(Write::Create(row.clone()));
+                row
+            }
         };
-        writes.push(self.received(&mut row, &message.text, message.access));
+        let (received, access) = self.received(&mut row, &message);
+        writes.push(received);
         // A queue that a full disk kept from its turn goes first.
-        let (queue, history) = (self.queue.clone(), self.history.as_ref().map_or(0, Vec::len));
-        writes.extend(self.drain().into_iter().flat_map(|(moved, _)| moved));
+        let mut owes = message.source.as_deref() == row.parent_id.as_deref() && message.source.is_some();
+        if let Some(drained) = self.drain(None) {
+            writes.extend(drained.writes);
+            owes |= drained.owes;
+        }
         if self.next.log == 1 {
             let place = self.place();
             writes.push(Self::log_write(place, rows::context(place, &row.agent_name)));
         }
+        let text = shown(&message);
         let place = self.place();
-        writes.push(Self::log_write(place, rows::user(place, &message.text)));
+        writes.push(Self::log_write(place, rows::user(place, &text)));
         writes.push(Write::RunStarted { at: place.at, crashes: 0 });
-        writes.push(self.push_message(user_message(place.at, &message.text, &message.images)).1);
-        if let Err(error) = self.commit(writes).await {
-            self.history.get_or_insert_default().truncate(history);
-            self.queue = queue;
-            return Err(self.internal(&error));
+        writes.push(self.push_message(user_message(place.at, &text, &message.images)).1);
+        if let Some(birth) = &message.birth {
+            let item = Item::Started {
+                agent_name: row.agent_name.clone(),
+                preview: head_chars(&message.text, PREVIEW_CHARS).to_owned(),
+            };
+            writes.push(Write::Post { to: birth.root.clone(), item: item.json() });
         }
+        self.commit(writes).await.map_err(|error| self.internal(&error))?;
         message.saved.keep();
         self.row = Some(row);
-        let log = self.start_run(message.access);
-        log.push(&Frame::User { text: &message.text });
+        let log = self.start_run(access, owes);
+        self.look_at_children().await;
+        log.push(&Frame::User { text: &text });
         Ok(Sent::Started(log.follow(0, self.shared.closing.clone())))
     }
 
-    /// The write for a message that arrived; brings `row` in step with it.
-    fn received(&mut self, row: &mut SessionRow, text: &str, access: AccessLevel) -> Write {
+    /// The write for a message that arrived, and the level at which it is worked on; brings `row` in step with it.
+    /// A sub-session keeps the level it was made with, and nobody gets more out of it than is theirs.
+    fn received(&mut self, row: &mut SessionRow, message: &Arrival) -> (Write, AccessLevel) {
         let at = self.now();
+        let stored = AccessLevel::from_stored(&row.access_level);
+        let (access, kept) = match (&message.source, self.id.is_child()) {
+            (Some(_), _) => (stored, stored),
+            (None, true) => (message.access.min(stored), stored),
+            (None, false) => (message.access, message.access),
+        };
         if row.title.is_none() {
-            row.title = rows::title(text);
+            row.title = rows::title(&message.text);
         }
         row.updated_at = at;
         row.stopped_at = None;
-        access.as_str().clone_into(&mut row.access_level);
-        Write::Received { at, access_level: access.as_str(), title: row.title.clone() }
+        row.archived_at = None;
+        kept.as_str().clone_into(&mut row.access_level);
+        (Write::Received { at, access_level: kept.as_str(), title: row.title.clone() }, access)
     }
 
     /// Starts a run on what the model history holds; its ledger row is on disk.
-    pub fn start_run(&mut self, access: AccessLevel) -> std::sync::Arc<FrameLog> {
+    pub fn start_run(&mut self, access: AccessLevel, owes: bool) -> std::sync::Arc<FrameLog> {
         let log = FrameLog::new(&self.shared.budget);
         let (steps, task, cancel) = self.drive(access);
         let agent_name = self.row.as_ref().map(|row| row.agent_name.clone()).unwrap_or_default();
@@ -162,6 +172,11 @@ impl Actor {
             cancelled: None,
             force_at: None,
             cancel_replies: Vec::new(),
+            tell_parent: true,
+            by_report: false,
+            owes,
+            children_before: false,
+            said: Said::default(),
             inflight: Inflight::default(),
             checkpoint_at: None,
             agent_name,
@@ -180,11 +195,14 @@ impl Actor {
     fn drive(&self, access: AccessLevel) -> (mpsc::Receiver<RunStep>, JoinHandle<()>, CancellationToken) {
         let (sender, steps) = mpsc::channel(run::STEPS);
         let cancel = CancellationToken::new();
+        let row = self.row.as_ref();
         let start = Start {
-            workspace: self.shared.path.clone(),
-            agent_id: self.row.as_ref().map(|row| row.agent_id.clone()).unwrap_or_default(),
+            workspace: self.workspace.clone(),
+            session: self.id.clone(),
+            agent_id: row.map(|row| row.agent_id.clone()).unwrap_or_default(),
+            working_dir: row.and_then(|row| row.working_dir.clone()),
+            prompt_context: row.and_then(|row| row.prompt_context.clone()),
             access,
-            agents: self.shared.agents.clone(),
             cancel: cancel.clone(),
         };
         (steps, tokio::spawn(run::drive(start, sender)), cancel)
@@ -198,27 +216,33 @@ impl Actor {
         }
     }
 
-    async fn enqueue(&mut self, message: Inbound) -> Result<Sent, SessionError> {
+    async fn enqueue(&mut self, message: Arrival) -> Result<Sent, SessionError> {
         let Some(mut row) = self.row.clone() else { return Err(SessionError::NotFound) };
-        let mut writes = vec![self.received(&mut row, &message.text, message.access)];
+        if message.source.is_some() && !message.hard {
+            let limit = self.shared.agents.delegation().max_queue;
+            let waiting = self.queue.iter().filter(|(_, entry)| entry.source.is_some()).count();
+            if waiting >= limit {
+                return Err(SessionError::QueueFull { waiting, limit });
+            }
+        }
+        let (received, access) = self.received(&mut row, &message);
+        let mut writes = vec![received];
         // Nothing of what is settled is lost when the commit fails: it goes back.
         let settled = self.settle();
         writes.extend(settled.writes.iter().cloned());
+        let text = shown(&message);
         let place = self.place();
-        writes.push(Self::log_write(place, rows::user(place, &message.text)));
+        writes.push(Self::log_write(place, rows::user(place, &text)));
         let seq = self.next.queue;
         self.next.queue += 1;
-        let entry =
-            QueueEntry { at: place.at, text: message.text, images: message.images, access: message.access };
+        let Arrival { images, saved, source, .. } = message;
+        let entry = QueueEntry { at: place.at, text, images, access, source };
         writes.push(Write::Enqueue { seq, entry: serde_json::to_string(&entry).unwrap_or_default() });
         if let Err(error) = self.commit(writes).await {
-            if let Some(run) = &mut self.run {
-                run.inflight.unsettle(settled.blocks);
-                run.deferred = settled.deferred;
-            }
+            self.unsettle(settled);
             return Err(self.internal(&error));
         }
-        message.saved.keep();
+        saved.keep();
         self.row = Some(row);
         let Some(run) = &self.run else { return Err(SessionError::NotFound) };
         run.log.push(&Frame::User { text: &entry.text });
@@ -242,17 +266,45 @@ impl Actor {
         Settled { writes, blocks, deferred }
     }
 
-    /// The whole queue as one message for the model, the writes that move it there, and the lowest level among its
-    /// senders. `None` when the queue is empty.
-    pub fn drain(&mut self) -> Option<(Vec<Write>, AccessLevel)> {
+    /// Puts back what was settled: it could not be stored.
+    pub fn unsettle(&mut self, settled: Settled) {
+        if let Some(run) = &mut self.run {
+            run.inflight.unsettle(settled.blocks);
+            run.deferred = settled.deferred;
+        }
+    }
+
+    /// The whole queue as one message for the model, with a word about the sub-sessions where one of them is in it.
+    /// `None` when the queue is empty.
+    pub fn drain(&mut self, siblings: Option<Siblings>) -> Option<Drained> {
         let entries = std::mem::take(&mut self.queue);
         let up_to = entries.last()?.0;
         let access = entries.iter().map(|(_, entry)| entry.access).min()?;
-        let content =
-            entries.iter().flat_map(|(_, entry)| user_message(entry.at, &entry.text, &entry.images).content);
-        let message = Message { role: Role::User, content: content.collect() };
-        let (_, write) = self.push_message(message);
-        Some((vec![write, Write::Dequeue { up_to }], access))
+        let parent = self.id.parent();
+        let owes = entries.iter().any(|(_, entry)| {
+            parent.as_ref().is_some_and(|parent| entry.source.as_deref() == Some(parent.as_str()))
+        });
+        let mut content: Vec<Block> = entries
+            .iter()
+            .flat_map(|(_, entry)| user_message(entry.at, &entry.text, &entry.images).content)
+            .collect();
+        let mut writes = Vec::new();
+        if let Some(Siblings { told, shown }) = siblings {
+            content.push(Block::Text { text: told });
+            writes.push(self.notification(&shown));
+        }
+        let (_, write) = self.push_message(Message { role: Role::User, content });
+        writes.push(write);
+        writes.push(Write::Dequeue { up_to });
+        Some(Drained { writes, access, owes })
+    }
+}
+
+/// The message as the log shows it and the model reads it.
+fn shown(message: &Arrival) -> String {
+    match &message.source {
+        Some(sender) => mail::from_session(sender, &message.text),
+        None => message.text.clone(),
     }
 }
 

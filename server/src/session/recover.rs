@@ -2,15 +2,16 @@
 //! goes on with a word about the restart, a queue without a run is run. Three crashes in a row on one run end it
 //! (sessions contract, section 6).
 
-use super::actor::{Actor, Left};
+use super::actor::Actor;
 use super::frames::Frame;
 use super::inflight::Checkpoint;
 use super::receive::user_message;
 use super::rows::{self, ContentBlock, INTERRUPTED_BY_RESTART, Standing};
+use super::state::Left;
 use crate::access::AccessLevel;
 use crate::clock::iso;
-use crate::store::StoreError;
 use crate::store::sessions::{self, Write};
+use crate::store::{StoreError, tree};
 
 /// Crashes in a row after which a run is given up.
 const MAX_CRASHES: i64 = 3;
@@ -18,17 +19,14 @@ const MAX_CRASHES: i64 = 3;
 impl Actor {
     /// Takes up what is left; `crashes` is the ledger's count where a run was in flight.
     pub async fn recover(&mut self, crashes: Option<i64>) {
-        let (counters, queue) = (self.next, self.queue.clone());
-        let history = self.history.as_ref().map(Vec::len);
+        let mark = self.mark();
         if let Err(error) = self.try_recover(crashes).await {
             tracing::error!(session = %self.id, %error, "an interrupted session could not be taken up again; it is tried later");
-            (self.next, self.queue) = (counters, queue);
-            match (&mut self.history, history) {
-                (Some(loaded), Some(length)) => loaded.truncate(length),
-                _ => self.history = None,
-            }
+            self.back_to(mark);
             self.left = Some(Left { crashes });
+            return;
         }
+        self.collect().await;
     }
 
     async fn try_recover(&mut self, crashes: Option<i64>) -> Result<(), StoreError> {
@@ -39,6 +37,12 @@ impl Actor {
         self.load_history().await?;
         let mut writes = self.interrupted_row(&row.agent_name).await?;
         writes.push(Write::Inflight(None));
+        if self.id.is_child() || row.archived_at.is_some() {
+            // Only roots go on by themselves; whoever started this one takes it up again if it is still wanted.
+            writes.extend(self.drain(None).into_iter().flat_map(|drained| drained.writes));
+            writes.push(Write::RunEnded);
+            return self.commit(writes).await;
+        }
         let crashes = crashes.map(|before| before + 1);
         if crashes.is_some_and(|crashes| crashes >= MAX_CRASHES) {
             let place = self.place();
@@ -47,7 +51,7 @@ impl Actor {
                  Send a message to go on."
             );
             writes.push(Self::log_write(place, rows::notification(place, &row.agent_name, &text)));
-            writes.extend(self.drain().into_iter().flat_map(|(moved, _)| moved));
+            writes.extend(self.drain(None).into_iter().flat_map(|drained| drained.writes));
             writes.push(Write::RunEnded);
             return self.commit(writes).await;
         }
@@ -58,20 +62,22 @@ impl Actor {
         let mut nudge = None;
         if crashes.is_some() {
             let place = self.place();
-            let text = nudge_text(place.at);
+            let id = self.id.as_str().to_owned();
+            let children = self.shared.db.read(move |conn| tree::children(conn, &id, 1)).await?;
+            let text = nudge_text(place.at, !children.is_empty());
             writes.push(Self::log_write(place, rows::user(place, &text)));
             writes.push(self.push_message(user_message(place.at, &text, &[])).1);
             nudge = Some(text);
         }
-        if let Some((moved, lowest)) = self.drain() {
-            writes.extend(moved);
-            access = access.min(lowest);
+        if let Some(drained) = self.drain(None) {
+            writes.extend(drained.writes);
+            access = access.min(drained.access);
         }
         let at = self.now();
         let crashes = crashes.unwrap_or(0);
         writes.push(Write::RunStarted { at, crashes });
         self.commit(writes).await?;
-        let log = self.start_run(access);
+        let log = self.start_run(access, false);
         if let Some(text) = nudge {
             log.push(&Frame::User { text: &text });
         }
@@ -104,11 +110,16 @@ impl Actor {
     }
 }
 
-fn nudge_text(at: i64) -> String {
+fn nudge_text(at: i64, children: bool) -> String {
+    let children = if children {
+        " Your sub-agents were stopped; query_session takes one up again with all that it knows."
+    } else {
+        ""
+    };
     format!(
         "[System] The server restarted at {} while you were mid-turn. Everything up to your last finished tool call \
          is still here. A call that was running then may or may not have taken effect: check before you repeat it. \
-         Go on with the task from where you were; do not start over and do not wait for an answer to this note.",
+         Go on with the task from where you were; do not start over and do not wait for an answer to this note.{children}",
         iso(at)
     )
 }

@@ -105,6 +105,21 @@ pub fn notification(place: Place, agent: &str, content: &str) -> String {
     text(row)
 }
 
+/// A sub-agent began; `preview` is the beginning of what it was told.
+pub fn agent_start(place: Place, task: &str, agent: &str, preview: &str) -> String {
+    let mut row = row(place, "agent_start", "system", preview);
+    row.insert("agentName".into(), agent.into());
+    row.insert("taskId".into(), task.into());
+    text(row)
+}
+
+/// A sub-agent is done.
+pub fn agent_done(place: Place, task: &str) -> String {
+    let mut row = row(place, "agent_done", "system", "");
+    row.insert("taskId".into(), task.into());
+    text(row)
+}
+
 /// A tool was asked for.
 pub fn tool_call(place: Place, agent: &str, name: &str, input: &Map<String, Value>) -> String {
     let summary = ["command", "pattern", "url", "path"].iter().find_map(|key| input.get(*key)?.as_str());

@@ -1,12 +1,16 @@
 //! A run: an opening turn, then drained turns until the queue is empty. The task here only drives the agent; what
 //! a step means for log, history, queue and frames is the session's to say.
 
+use super::delegation;
+use super::ids::SessionId;
 use super::rows::CallFigures;
+use super::workspace::Workspace;
 use crate::access::AccessLevel;
 use crate::agent::Agent;
 use crate::agent::profile::DisabledItem;
 use crate::agent::turn::{self, Outcome, Step};
-use std::path::{Path, PathBuf};
+use crate::tool::Tool;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +39,76 @@ pub trait AgentSource: Send + Sync {
     ) -> Result<(String, String), Unavailable>;
 
     /// An agent that is ready to work. The error is for people: what is wrong, in which file, and what to do.
-    fn build(&self, workspace: &Path, agent_id: &str, access: AccessLevel) -> Result<Agent, String>;
+    fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String>;
+
+    /// The agents that this one may delegate to, itself among them where its team names it: those that exist and are
+    /// neither internal nor switched off. Tools and skills are those that a session of this level would have.
+    fn team(
+        &self,
+        workspace: &Path,
+        agent_id: &str,
+        access: AccessLevel,
+        disabled: &[DisabledItem],
+    ) -> Result<Vec<Member>, String>;
+
+    /// The limits of delegation in force.
+    fn delegation(&self) -> DelegationLimits {
+        DelegationLimits::default()
+    }
+}
+
+/// What an agent is built for.
+pub struct AgentRequest<'a> {
+    /// The workspace's real path.
+    pub workspace: &'a Path,
+    /// The agent.
+    pub agent_id: &'a str,
+    /// The session's level.
+    pub access: AccessLevel,
+    /// Whether the session is a root.
+    pub is_root: bool,
+    /// The folder that a sub-session was pointed to, relative to the workspace.
+    pub working_dir: Option<&'a str>,
+    /// What a sub-session was told beside its message.
+    pub prompt_context: Option<&'a str>,
+    /// The agents and skills that are switched off.
+    pub disabled: &'a [DisabledItem],
+    /// The session tools, for an agent with a team.
+    pub delegation: Vec<Arc<dyn Tool>>,
+}
+
+/// An agent as those see it who may delegate to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its id.
+    pub id: String,
+    /// Its display name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Its model, where its profile names one.
+    pub model: Option<String>,
+    /// The tools that it would have.
+    pub tools: Vec<String>,
+    /// Its skills.
+    pub skills: Vec<String>,
+}
+
+/// The limits of delegation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelegationLimits {
+    /// Messages of agents that may wait for one session (`general.session.max_queue_size`).
+    pub max_queue: usize,
+    /// Sessions on the way from a root to the deepest (`general.session.max_nesting_depth`).
+    pub max_depth: usize,
+    /// Characters of a report (`general.limits.auto_report_chars`).
+    pub report_chars: usize,
+}
+
+impl Default for DelegationLimits {
+    fn default() -> Self {
+        Self { max_queue: 256, max_depth: 16, report_chars: 8192 }
+    }
 }
 
 /// What a run tells its session.
@@ -51,10 +124,12 @@ pub(super) enum RunStep {
 
 /// What a run needs to begin.
 pub(super) struct Start {
-    pub workspace: PathBuf,
+    pub workspace: Workspace,
+    pub session: SessionId,
     pub agent_id: String,
+    pub working_dir: Option<String>,
+    pub prompt_context: Option<String>,
     pub access: AccessLevel,
-    pub agents: Arc<dyn AgentSource>,
     pub cancel: CancellationToken,
 }
 
@@ -94,11 +169,31 @@ pub(super) async fn drive(start: Start, steps: mpsc::Sender<RunStep>) {
 }
 
 async fn build(start: &Start, access: AccessLevel) -> Result<Agent, String> {
-    let (agents, workspace, agent_id) =
-        (start.agents.clone(), start.workspace.clone(), start.agent_id.clone());
-    tokio::task::spawn_blocking(move || agents.build(&workspace, &agent_id, access))
+    let disabled = start
+        .workspace
+        .shared()
+        .disabled_items()
         .await
-        .unwrap_or_else(|_| Err("the agent could not be built (internal error, see the server's log)".into()))
+        .map_err(|error| super::internal(&format!("session {}", start.session), &error).to_string())?;
+    let Start { workspace, session, agent_id, working_dir, prompt_context, .. } = start;
+    let delegation = delegation::tools(workspace, session, agent_id);
+    let (workspace, agent_id) = (workspace.clone(), agent_id.clone());
+    let (working_dir, prompt_context) = (working_dir.clone(), prompt_context.clone());
+    let is_root = !session.is_child();
+    tokio::task::spawn_blocking(move || {
+        workspace.shared().agents.build(AgentRequest {
+            workspace: workspace.path(),
+            agent_id: &agent_id,
+            access,
+            is_root,
+            working_dir: working_dir.as_deref(),
+            prompt_context: prompt_context.as_deref(),
+            disabled: &disabled,
+            delegation,
+        })
+    })
+    .await
+    .unwrap_or_else(|_| Err("the agent could not be built (internal error, see the server's log)".into()))
 }
 
 async fn end_turn(outcome: Outcome, steps: &mpsc::Sender<RunStep>) -> Option<AccessLevel> {

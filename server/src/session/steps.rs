@@ -1,11 +1,12 @@
 //! What each step of a turn means: frames for the watchers, rows for the log, messages for the model. A tool call
 //! is on disk before the tool runs, its result before the next model call.
 
-use super::actor::{Actor, Cancelled};
+use super::actor::Actor;
 use super::frames::Frame;
 use super::media::Piece;
 use super::rows;
 use super::run::{RunStep, figures};
+use super::state::Cancelled;
 use crate::agent::repair;
 use crate::agent::turn::{Outcome, Plan, Step, drop_images};
 use crate::model::{Block, Completion, Message, Role, StopReason};
@@ -133,6 +134,7 @@ impl Actor {
             writes.push(self.push_message(message).1);
         }
         if let Some(run) = &mut self.run {
+            run.said.add(run.inflight.said(), calls.is_empty());
             // What the call said is in the history now; an abort has nothing to add.
             run.inflight.begin_call(run.turn_id.clone());
         }

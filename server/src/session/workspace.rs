@@ -3,16 +3,18 @@
 use super::actor::{Actor, Command, Shared};
 use super::frames::Budget;
 use super::ids::SessionId;
+use super::mail::Item;
 use super::run::AgentSource;
 use super::{Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged};
 use crate::access::AccessLevel;
 use crate::clock::Clock;
 use crate::store::schema::Schema;
-use crate::store::{Database, StoreError, log, sessions};
+use crate::store::sessions::{self, Unfinished};
+use crate::store::{Database, StoreError, log, tree};
 use crate::workspace::lock::{Lock, LockError, try_lock};
 use crate::workspace::scaffold;
 use rusqlite::Connection;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,17 +132,34 @@ impl Workspace {
         Ok(())
     }
 
+    /// Sub-sessions of another life are marked as stopped; then every session with something left takes it up. A
+    /// root goes on when anything of its tree was running.
     async fn recover(&self) {
-        let unfinished = match self.inner.shared.db.read(sessions::unfinished).await {
+        let (db, at) = (&self.inner.shared.db, self.inner.shared.clock.now_ms());
+        let done = Item::Done.json();
+        let orphans = db.write(move |conn| tree::stamp_orphans(conn, at, &done)).await;
+        if let Err(error) = orphans {
+            tracing::error!(workspace = %self.path().display(), %error, "sub-sessions of before cannot be marked as stopped");
+        }
+        let unfinished = match db.read(sessions::unfinished).await {
             Ok(unfinished) => unfinished,
             Err(error) => {
                 tracing::error!(workspace = %self.path().display(), %error, "interrupted sessions cannot be read");
                 return;
             }
         };
-        for left in unfinished {
-            let Ok(id) = left.id.parse::<SessionId>() else { continue };
-            let _ = self.mailbox(&id).send(Command::Recover { crashes: left.crashes }).await;
+        let mut left: BTreeMap<SessionId, Option<i64>> = BTreeMap::new();
+        for Unfinished { id, crashes } in unfinished {
+            let Ok(id) = id.parse::<SessionId>() else { continue };
+            if id.is_child() && crashes.is_some() {
+                let root = left.entry(id.root()).or_default();
+                *root = (*root).max(crashes);
+            }
+            let own = left.entry(id).or_default();
+            *own = (*own).max(crashes);
+        }
+        for (id, crashes) in left {
+            let _ = self.mailbox(&id).send(Command::Recover { crashes }).await;
         }
     }
 
@@ -163,6 +182,24 @@ impl Workspace {
         actors.insert(id.to_string(), sender.clone());
         self.inner.tasks.spawn(own(self.clone(), id.clone(), commands));
         sender
+    }
+
+    /// Sends a command without waiting for its receiver: an owner must never wait for another one.
+    pub(super) fn post(&self, id: SessionId, command: Command) {
+        let workspace = self.clone();
+        self.inner.tasks.spawn(async move {
+            let _ = workspace.mailbox(&id).send(command).await;
+        });
+    }
+
+    /// The ids below `id` that are in memory.
+    pub(super) fn in_memory_below(&self, id: &SessionId) -> Vec<SessionId> {
+        let actors = self.inner.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        actors
+            .keys()
+            .filter_map(|key| key.parse().ok())
+            .filter(|other: &SessionId| other.is_below(id))
+            .collect()
     }
 
     /// Lets an owner go if nothing waits for it. Under the registry's lock nobody can look it up meanwhile.
@@ -188,7 +225,7 @@ impl Workspace {
         self.session(id).ask(|reply| Command::Create { agent_id, access, description, reply }).await?
     }
 
-    async fn read<T, F>(&self, work: F) -> Result<T, SessionError>
+    pub(super) async fn read<T, F>(&self, work: F) -> Result<T, SessionError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -304,7 +341,7 @@ impl Workspace {
 
 /// The task of a session's owner.
 async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<Command>) {
-    match Actor::load(id.clone(), workspace.inner.shared.clone()).await {
+    match Actor::load(id.clone(), workspace.inner.shared.clone(), workspace.clone()).await {
         Ok(actor) => actor.serve(&mut commands, |commands| workspace.retire(&id, commands)).await,
         Err(error) => {
             // Whoever waits gets an error; the next question tries anew.

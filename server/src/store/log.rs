@@ -93,6 +93,27 @@ pub fn archived_to(conn: &Connection, id: &str, top: i64) -> rusqlite::Result<i6
     Ok(archived)
 }
 
+/// Rows that are looked at for the latest turn.
+const TURN_ROWS: u32 = 2000;
+
+/// The rows after the newest message of the user up to `top`, oldest first; of a very long turn the newest.
+pub fn latest_turn(conn: &Connection, id: &str, top: i64) -> rusqlite::Result<Vec<String>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT row, json_extract(row, '$.type') = 'user' FROM log WHERE session_id = ?1 AND seq <= ?2
+         ORDER BY seq DESC LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![id, top, TURN_ROWS])?;
+    let mut turn = Vec::new();
+    while let Some(row) = rows.next()? {
+        if row.get::<_, Option<bool>>(1)?.unwrap_or(false) {
+            break;
+        }
+        turn.push(row.get(0)?);
+    }
+    turn.reverse();
+    Ok(turn)
+}
+
 /// The last place of the log; 0 when it is empty.
 pub fn top(conn: &Connection, id: &str) -> rusqlite::Result<i64> {
     conn.prepare_cached("SELECT COALESCE(MAX(seq), 0) FROM log WHERE session_id = ?1")?

@@ -6,12 +6,14 @@ pub mod db;
 mod error;
 pub mod imported;
 pub mod log;
+pub mod mail;
 mod migrate;
 pub mod node;
 mod readers;
 pub mod runs;
 pub mod schema;
 pub mod sessions;
+pub mod tree;
 mod writer;
 
 pub use db::Database;

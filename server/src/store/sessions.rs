@@ -1,6 +1,7 @@
 //! Session rows, and the changes that a session's owner writes. A change of a session is a list of [`Write`]s
 //! applied in one transaction, so log, model history, queue and ledger never disagree.
 
+use super::{mail, tree};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// A row of `sessions`. Times are milliseconds since the Unix epoch.
@@ -16,7 +17,11 @@ pub struct SessionRow {
     pub agent_name: String,
     /// What it was made for; the fallback of the title.
     pub description: Option<String>,
-    /// The level of its last message.
+    /// The folder that a sub-session was pointed to, relative to the workspace.
+    pub working_dir: Option<String>,
+    /// What a sub-session was told beside its message: more of its system prompt.
+    pub prompt_context: Option<String>,
+    /// The level of its last message; a sub-session keeps the one it was made with.
     pub access_level: String,
     /// When it was made.
     pub created_at: i64,
@@ -90,6 +95,8 @@ pub enum Write {
         seq: i64,
         /// Its time.
         at: i64,
+        /// Whether it tells of a sub-session: it has a `taskId`.
+        task: bool,
         /// The row as the client sees it.
         row: String,
     },
@@ -123,6 +130,41 @@ pub enum Write {
     },
     /// The run is over.
     RunEnded,
+    /// Leaves something for another session, if that one exists.
+    Post {
+        /// The receiver.
+        to: String,
+        /// What it is, as JSON.
+        item: String,
+    },
+    /// The end of a sub-session's run. If it is quiet (no child of its own is active, and nothing of one waits for
+    /// it), it is marked as stopped, and its report is left for its parent; otherwise `interim` is.
+    Report {
+        /// Now.
+        at: i64,
+        /// The parent.
+        parent: String,
+        /// The root, which is told first that the sub-session is done.
+        root: String,
+        /// For the root.
+        done: String,
+        /// For the parent.
+        report: String,
+        /// For the parent, where it is owed an answer already.
+        interim: Option<String>,
+    },
+    /// What another session left was taken.
+    Taken {
+        /// Which.
+        mail: i64,
+    },
+    /// Sets the session aside: it is on no list any more.
+    Archived {
+        /// Now.
+        at: i64,
+    },
+    /// Deletes the session with all that belongs to it.
+    Deleted,
 }
 
 /// Applies a change of the session `id`.
@@ -140,7 +182,7 @@ fn apply_one(conn: &Connection, id: &str, write: &Write) -> rusqlite::Result<()>
         Write::Create(row) => insert(conn, row),
         Write::Received { at, access_level, title } => run(
             "UPDATE sessions SET updated_at = ?2, access_level = ?3, title = COALESCE(title, ?4), stopped_at = NULL,
-             exchange_count = exchange_count + 1 WHERE id = ?1",
+             archived_at = NULL, exchange_count = exchange_count + 1 WHERE id = ?1",
             &[&id, at, access_level, title],
         ),
         Write::Answered { at, context_tokens, output_tokens } => run(
@@ -149,9 +191,10 @@ fn apply_one(conn: &Connection, id: &str, write: &Write) -> rusqlite::Result<()>
             &[&id, at, context_tokens, output_tokens],
         ),
         Write::Stopped { at } => run("UPDATE sessions SET stopped_at = ?2 WHERE id = ?1", &[&id, at]),
-        Write::Log { seq, at, row } => {
-            run("INSERT INTO log (session_id, seq, at, row) VALUES (?1, ?2, ?3, ?4)", &[&id, seq, at, row])
-        }
+        Write::Log { seq, at, task, row } => run(
+            "INSERT INTO log (session_id, seq, at, task, row) VALUES (?1, ?2, ?3, ?4, ?5)",
+            &[&id, seq, at, task, row],
+        ),
         Write::Message { seq, message } => run(
             "INSERT INTO model_messages (session_id, seq, message) VALUES (?1, ?2, ?3)
              ON CONFLICT (session_id, seq) DO UPDATE SET message = excluded.message",
@@ -173,13 +216,29 @@ fn apply_one(conn: &Connection, id: &str, write: &Write) -> rusqlite::Result<()>
             &[&id, at, crashes],
         ),
         Write::RunEnded => run("DELETE FROM runs WHERE session_id = ?1", &[&id]),
+        Write::Post { to, item } => mail::post(conn, id, to, item),
+        Write::Report { at, parent, root, done, report, interim } => {
+            if tree::is_quiet(conn, id)? {
+                run("UPDATE sessions SET stopped_at = ?2 WHERE id = ?1", &[&id, at])?;
+                mail::post(conn, id, root, done)?;
+                mail::post(conn, id, parent, report)
+            } else {
+                interim.iter().try_for_each(|interim| mail::post(conn, id, parent, interim))
+            }
+        }
+        Write::Taken { mail } => mail::taken(conn, *mail),
+        Write::Archived { at } => run("UPDATE sessions SET archived_at = ?2 WHERE id = ?1", &[&id, at]),
+        Write::Deleted => {
+            mail::forget(conn, id)?;
+            run("DELETE FROM sessions WHERE id = ?1", &[&id])
+        }
     }
 }
 
 fn insert(conn: &Connection, row: &SessionRow) -> rusqlite::Result<()> {
     conn.prepare_cached(
-        "INSERT INTO sessions (id, parent_id, agent_id, agent_name, description, access_level, created_at, updated_at,
-         title) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO sessions (id, parent_id, agent_id, agent_name, description, working_dir, prompt_context,
+         access_level, created_at, updated_at, title) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
         row.id,
@@ -187,6 +246,8 @@ fn insert(conn: &Connection, row: &SessionRow) -> rusqlite::Result<()> {
         row.agent_id,
         row.agent_name,
         row.description,
+        row.working_dir,
+        row.prompt_context,
         row.access_level,
         row.created_at,
         row.updated_at,
@@ -199,7 +260,8 @@ fn insert(conn: &Connection, row: &SessionRow) -> rusqlite::Result<()> {
 pub fn get(conn: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
     conn.prepare_cached(
         "SELECT id, parent_id, agent_id, agent_name, description, access_level, created_at, updated_at, stopped_at,
-         archived_at, title, context_tokens, total_output_tokens FROM sessions WHERE id = ?1",
+         archived_at, title, context_tokens, total_output_tokens, working_dir, prompt_context
+         FROM sessions WHERE id = ?1",
     )?
     .query_row([id], session_row)
     .optional()
@@ -220,6 +282,8 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         title: row.get(10)?,
         context_tokens: row.get(11)?,
         total_output_tokens: row.get(12)?,
+        working_dir: row.get(13)?,
+        prompt_context: row.get(14)?,
     })
 }
 
@@ -350,13 +414,14 @@ pub fn totals(conn: &Connection) -> rusqlite::Result<Totals> {
     })
 }
 
-/// Sessions with a run in the ledger, a queue, or a row in flight.
+/// Sessions with a run in the ledger, a queue, a row in flight, or mail.
 pub fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<Unfinished>> {
     conn.prepare_cached(
         "SELECT session_id, MAX(crashes) FROM (
            SELECT session_id, crashes FROM runs
            UNION ALL SELECT session_id, NULL FROM queue
-           UNION ALL SELECT session_id, NULL FROM inflight)
+           UNION ALL SELECT session_id, NULL FROM inflight
+           UNION ALL SELECT to_session, NULL FROM mail)
          GROUP BY session_id ORDER BY session_id",
     )?
     .query_map([], |row| Ok(Unfinished { id: row.get(0)?, crashes: row.get(1)? }))?
@@ -364,59 +429,4 @@ pub fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<Unfinished>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::Database;
-    use crate::store::schema::Schema;
-
-    #[tokio::test]
-    async fn totals_count_each_session_once_and_no_archived_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let db = Database::open(&folder.path().join("halo.db"), Schema::Workspace).unwrap();
-        let empty = db.read(totals).await.unwrap();
-        let nothing = Totals { running: 0, stopped: 0, idle: 0, context_tokens: 0, output_tokens: 0 };
-        assert_eq!(empty, nothing);
-        db.write(|conn| {
-            for (id, stopped_at, archived_at) in [
-                ("idle", None, None),
-                ("stopped", Some(2), None),
-                ("running", None, None),
-                // Running again before its mark is gone.
-                ("both", Some(2), None),
-                ("archived", Some(2), Some(3)),
-            ] {
-                let row = SessionRow {
-                    id: id.into(),
-                    parent_id: None,
-                    agent_id: "default".into(),
-                    agent_name: "Default".into(),
-                    description: None,
-                    access_level: "full".into(),
-                    created_at: 1,
-                    updated_at: 1,
-                    stopped_at: None,
-                    archived_at: None,
-                    title: None,
-                    context_tokens: 0,
-                    total_output_tokens: 0,
-                };
-                let answered = Write::Answered { at: 1, context_tokens: 100, output_tokens: 7 };
-                apply(conn, id, &[Write::Create(row), answered])?;
-                if matches!(id, "running" | "both") {
-                    apply(conn, id, &[Write::RunStarted { at: 1, crashes: 0 }])?;
-                }
-                conn.execute(
-                    "UPDATE sessions SET stopped_at = ?2, archived_at = ?3 WHERE id = ?1",
-                    params![id, stopped_at, archived_at],
-                )?;
-            }
-            Ok(())
-        })
-        .await
-        .unwrap();
-        let counted = db.read(totals).await.unwrap();
-        let expected = Totals { running: 2, stopped: 1, idle: 1, context_tokens: 400, output_tokens: 28 };
-        assert_eq!(counted, expected);
-        db.close().await;
-    }
-}
+mod tests;

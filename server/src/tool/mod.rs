@@ -4,7 +4,7 @@
 
 pub mod registry;
 
-mod args;
+pub(crate) mod args;
 mod blocking;
 mod file_edit;
 mod file_list;

@@ -12,7 +12,8 @@ use halo_server::model::{
 };
 use halo_server::session::ids::SessionId;
 use halo_server::session::{
-    AgentSource, Engine, Feed, From, HistoryQuery, Inbound, Parts, Sent, Unavailable, Workspace,
+    AgentRequest, AgentSource, Engine, Feed, From, HistoryQuery, Inbound, Member, Parts, Sent, Unavailable,
+    Workspace,
 };
 use halo_server::store::Database;
 use halo_server::store::schema::Schema;
@@ -33,6 +34,8 @@ pub enum Say {
     /// Waits until the test adds a permit to `World::gate`.
     Gate,
     Call(&'static str, Value),
+    /// A call whose arguments follow from the conversation.
+    Ask(&'static str, fn(&[Arc<Message>]) -> Value),
     /// The call fails.
     Fail(ModelError),
 }
@@ -63,6 +66,8 @@ pub struct World {
 /// The scripted side.
 pub struct Script {
     answers: Mutex<Vec<Vec<Say>>>,
+    /// Answers for calls whose last message holds a marker; they go before the others.
+    marked: Mutex<Vec<(&'static str, Vec<Say>)>>,
     pub requests: Mutex<Vec<Vec<Arc<Message>>>>,
     pub gate: Semaphore,
     /// Told whenever the tool begins.
@@ -72,6 +77,8 @@ pub struct Script {
     /// Whether the model takes no images.
     pub blind: AtomicBool,
     pub look: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// The levels at which agents were built.
+    pub levels: Mutex<Vec<AccessLevel>>,
 }
 
 #[derive(Clone, Copy)]
@@ -88,11 +95,9 @@ struct Scripted(Arc<Script>);
 impl Model for Scripted {
     fn call(&self, request: Request) -> BoxStream<'static, Result<Event, ModelError>> {
         let script = self.0.clone();
-        script.requests.lock().unwrap().push(request.messages);
-        let answer = {
-            let mut answers = script.answers.lock().unwrap();
-            if answers.is_empty() { vec![text("ok")] } else { answers.remove(0) }
-        };
+        let messages = request.messages;
+        script.requests.lock().unwrap().push(messages.clone());
+        let answer = script.answer(&messages);
         async_stream::stream! {
             let mut content = Vec::new();
             let mut whole = String::new();
@@ -104,7 +109,12 @@ impl Model for Scripted {
                         yield Ok(Event::Text(text));
                     }
                     Say::Gate => script.gate.acquire().await.unwrap().forget(),
-                    Say::Call(name, input) => {
+                    Say::Call(..) | Say::Ask(..) => {
+                        let (name, input) = match say {
+                            Say::Call(name, input) => (name, input),
+                            Say::Ask(name, input) => (name, input(&messages)),
+                            _ => unreachable!(),
+                        };
                         stop = StopReason::ToolUse;
                         let Value::Object(input) = input else { panic!("arguments are an object") };
                         content.push(Block::ToolUse { id: format!("call_{n}"), name: name.into(), input });
@@ -180,14 +190,28 @@ impl AgentSource for Source {
         }
     }
 
-    fn build(&self, workspace: &Path, _: &str, access: AccessLevel) -> Result<Agent, String> {
-        let probe: Arc<dyn Tool> = Arc::new(Probe(self.0.clone()));
+    fn team(&self, _: &Path, _: &str, _: AccessLevel, _: &[DisabledItem]) -> Result<Vec<Member>, String> {
+        Ok(vec![Member {
+            id: "default".into(),
+            name: "Default".into(),
+            description: "does all".into(),
+            model: None,
+            tools: vec!["probe".into()],
+            skills: vec![],
+        }])
+    }
+
+    fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String> {
+        let AgentRequest { workspace, access, delegation, .. } = request;
+        self.0.levels.lock().unwrap().push(access);
+        let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Probe(self.0.clone()))];
+        tools.extend(delegation);
         Ok(Agent {
             name: "Default".into(),
             model: Arc::new(Scripted(self.0.clone())),
             system: "be brief".into(),
-            specs: Arc::new([probe.spec()]),
-            tools: vec![probe],
+            specs: tools.iter().map(|tool| tool.spec()).collect(),
+            tools,
             context: Context {
                 workspace: workspace.to_owned(),
                 user_home: "/nonexistent".into(),
@@ -210,13 +234,32 @@ impl Script {
     pub fn new(answers: Vec<Vec<Say>>) -> Arc<Self> {
         Arc::new(Self {
             answers: Mutex::new(answers),
+            marked: Mutex::default(),
             requests: Mutex::default(),
             gate: Semaphore::new(0),
             tool_began: Notify::new(),
             tool: Mutex::new(ToolMode::Answers),
             blind: AtomicBool::new(false),
             look: Mutex::new(None),
+            levels: Mutex::default(),
         })
+    }
+}
+
+impl Script {
+    /// Answers the next call whose last message holds `marker`; several of one marker in their order.
+    pub fn when(&self, marker: &'static str, answer: Vec<Say>) {
+        self.marked.lock().unwrap().push((marker, answer));
+    }
+
+    fn answer(&self, messages: &[Arc<Message>]) -> Vec<Say> {
+        let last = format!("{:?}", messages.last());
+        let mut marked = self.marked.lock().unwrap();
+        if let Some(at) = marked.iter().position(|(marker, _)| last.contains(marker)) {
+            return marked.remove(at).1;
+        }
+        let mut answers = self.answers.lock().unwrap();
+        if answers.is_empty() { vec![text("ok")] } else { answers.remove(0) }
     }
 }
 
@@ -268,6 +311,37 @@ impl World {
             Some(feed) => frames(feed).await,
             None => vec![],
         }
+    }
+
+    /// Waits until the log of the session has a row of which `found` says so.
+    pub async fn row_where(&self, id: &SessionId, found: impl Fn(&Value) -> bool) -> Value {
+        let look = async {
+            loop {
+                if self.workspace.exists(id).await.unwrap()
+                    && let Some(row) = self.rows(id).await.into_iter().find(&found)
+                {
+                    return row;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), look).await.expect("no such row came")
+    }
+
+    /// Waits until nothing of the session runs and nothing waits.
+    pub async fn quiet(&self, id: &SessionId) {
+        let database = self.workspace.path().join(".halo/halo.db");
+        let conn = rusqlite::Connection::open(database).unwrap();
+        let busy =
+            "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM queue) + (SELECT count(*) FROM mail)";
+        let look = async {
+            while conn.query_row(busy, [], |row| row.get::<_, i64>(0)).unwrap() > 0
+                || self.workspace.session(id).snapshot().await.unwrap().is_some_and(|look| look.running)
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), look).await.expect("it does not come to rest");
     }
 
     pub async fn rows(&self, id: &SessionId) -> Vec<Value> {
