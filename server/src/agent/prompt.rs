@@ -16,8 +16,11 @@ const MAX_FILES: usize = 64;
 const NO_TEXT: &str = "You are a helpful assistant that works inside a folder with the tools it is given.";
 
 const BOOTSTRAP: &[&str] = &[include_str!("../../assets/prompts/bootstrap/BOOTSTRAP.md")];
-const ROOT: &[&str] = &[include_str!("../../assets/prompts/root/WORKSPACE_MEMORY.md")];
-const DELEGATION: &[&str] = &[include_str!("../../assets/prompts/delegation/DELEGATION.md")];
+/// The first is for agents with a team.
+const ROOT: &[&str] = &[
+    include_str!("../../assets/prompts/root/DELEGATION.md"),
+    include_str!("../../assets/prompts/root/WORKSPACE_MEMORY.md"),
+];
 const ALL: &[&str] = &[
     include_str!("../../assets/prompts/all/RUNTIME.md"),
     include_str!("../../assets/prompts/all/TOOL_GUIDELINES.md"),
@@ -97,10 +100,7 @@ pub fn system_prompt(profile: &Profile, around: &Surroundings<'_>) -> String {
             rest.push(format!("Working directory: {folder}"));
         }
         if around.is_root {
-            rest.push(scope(around, "root", ROOT));
-        }
-        if !around.team.is_empty() {
-            rest.push(scope(around, "delegation", DELEGATION));
+            rest.push(scope(around, "root", if around.team.is_empty() { &ROOT[1..] } else { ROOT }));
         }
         rest.push(scope(around, "all", ALL));
     }
@@ -398,6 +398,53 @@ mod tests {
         assert_eq!(
             system_prompt(&internal, &place.around()),
             "x\n\nYour available tools: file_read, file_write. Only use tools in this list."
+        );
+    }
+
+    #[test]
+    fn who_may_delegate_reads_the_team_itself_first_then_by_priority() {
+        let place = place();
+        let profiles = Profiles::new("/nowhere".into());
+        let me = profiles.resolve(Path::new("/nowhere"), "default").unwrap();
+        let team = profiles.team(Path::new("/nowhere"), &me, &[]);
+        let around = Surroundings { team: &team, ..place.around() };
+        let prompt = system_prompt(&me, &around);
+        in_order(
+            &prompt,
+            &[
+                "## Your Team\n\n- `default` (you) — Default: ",
+                "\n- `executor` — ",
+                "\n- `deep-executor` — ",
+                "## Delegation",
+            ],
+        );
+        let child = system_prompt(&me, &Surroundings { is_root: false, ..around });
+        assert!(child.contains("## Your Team") && !child.contains("## Delegation"));
+        assert!(!system_prompt(&me, &place.around()).contains("## Delegation"));
+    }
+
+    #[test]
+    fn a_sub_agent_reads_what_it_was_told_beside_and_the_instructions_on_the_way_to_its_folder() {
+        let place = place();
+        write(&place.workspace.join("a/INSTRUCTIONS.md"), "outer rules");
+        write(&place.workspace.join("a/b/INSTRUCTIONS.md"), "inner rules");
+        let around = Surroundings {
+            is_root: false,
+            working_dir: Some("a/b"),
+            context: Some("Only look, change nothing."),
+            ..place.around()
+        };
+        let prompt = system_prompt(&agent("in {{working_dir}}"), &around);
+        let place = format!("in {}/a/b", place.workspace.display());
+        in_order(
+            &prompt,
+            &[
+                &place,
+                "Only look",
+                "### a\n\nouter rules",
+                "### a/b\n\ninner rules",
+                "Working directory: a/b",
+            ],
         );
     }
 
