@@ -4,7 +4,7 @@
 use super::SessionError;
 use super::actor::Actor;
 use super::mail::Item;
-use crate::store::sessions::{Counters, Write};
+use crate::store::sessions::{self, Counters, Write};
 
 /// How a session goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,10 @@ impl Actor {
         if self.run.is_some() {
             return Ok(false);
         }
-        let Some(row) = self.row.clone() else { return Ok(true) };
+        // Whether a sub-session is still active was decided in the store, when its last run ended.
+        let id = self.id.as_str().to_owned();
+        let stored = self.shared.db.read(move |conn| sessions::get(conn, &id)).await;
+        let Some(row) = stored.map_err(|error| self.internal(&error))? else { return Ok(true) };
         let at = self.now();
         let mut writes = Vec::new();
         if self.id.is_child() && row.stopped_at.is_none() && row.archived_at.is_none() {

@@ -15,6 +15,7 @@ pub struct Script {
     calls: Vec<(String, Value)>,
     pause: Duration,
     hold_after: Option<usize>,
+    usage: Option<(usize, usize)>,
 }
 
 impl Script {
@@ -52,6 +53,16 @@ impl Script {
     #[must_use]
     pub fn hold_after(self, deltas: usize) -> Self {
         Self { hold_after: Some(deltas), ..self }
+    }
+
+    /// What the call is said to have cost: tokens read and written.
+    #[must_use]
+    pub fn usage(self, read: usize, written: usize) -> Self {
+        Self { usage: Some((read, written)), ..self }
+    }
+
+    fn cost(&self) -> (usize, usize) {
+        self.usage.unwrap_or((10, self.text.len() + self.thinking.len() + self.calls.len()))
     }
 
     /// What the order of a user message stands for:
@@ -141,8 +152,9 @@ impl Script {
         }
         let finish = if self.calls.is_empty() { "stop" } else { "tool_calls" };
         frames.push((chunk(json!({}), json!(finish)), false));
-        let usage = json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": self.size(),
-            "total_tokens": 10 + self.size()}});
+        let (read, written) = self.cost();
+        let usage = json!({"choices": [], "usage": {"prompt_tokens": read, "completion_tokens": written,
+            "total_tokens": read + written}});
         frames.push((format!("data: {usage}\n\ndata: [DONE]\n\n"), false));
         frames
     }
@@ -152,7 +164,8 @@ impl Script {
         let frame =
             |body: Value| format!("event: {}\ndata: {body}\n\n", body["type"].as_str().unwrap_or_default());
         let mut frames = Vec::new();
-        let usage = json!({"input_tokens": 10, "output_tokens": 1});
+        let (read, written) = self.cost();
+        let usage = json!({"input_tokens": read, "output_tokens": 1});
         let start =
             json!({"id": "msg_1", "type": "message", "role": "assistant", "content": [], "usage": usage});
         frames.push((frame(json!({"type": "message_start", "message": start})), false));
@@ -187,14 +200,10 @@ impl Script {
         }
         let stop = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
         let end = json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
-            "usage": {"output_tokens": self.size()}});
+            "usage": {"output_tokens": written}});
         frames.push((frame(end), false));
         frames.push((frame(json!({"type": "message_stop"})), false));
         frames
-    }
-
-    fn size(&self) -> usize {
-        self.text.len() + self.thinking.len() + self.calls.len()
     }
 }
 
