@@ -1,11 +1,13 @@
 //! Agents: who they are on disk ([`profile`]), what they are told ([`prompt`]), and how they work through a turn
 //! ([`turn`]). Knows models and tools; knows nothing of sessions, logs or clients.
 
+pub mod compact;
 mod files;
 pub mod profile;
 pub mod prompt;
 pub mod repair;
 pub mod retry;
+mod summarise;
 pub mod turn;
 mod yaml;
 
@@ -34,9 +36,16 @@ pub struct Agent {
     pub render_chars: usize,
     /// Bytes of a tool's answer that the log keeps (`general.limits.tool_result_ui_chars`).
     pub display_bytes: usize,
+    /// When its conversations are compacted.
+    pub compaction: compact::Limits,
 }
 
 impl Agent {
+    /// Tokens of what goes with every call, roughly.
+    pub fn overhead(&self) -> u64 {
+        compact::overhead(&self.system, &self.specs)
+    }
+
     fn tool_context(&self, cancel: CancellationToken) -> Context {
         Context { cancel, ..self.context.clone() }
     }

@@ -4,7 +4,7 @@
 
 use super::Agent;
 use super::retry::{Patience, Retry};
-use crate::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Request, StopReason};
+use crate::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Request, StopReason, Usage};
 use crate::text::cut_with_note;
 use crate::tool::Output;
 use futures_util::StreamExt;
@@ -34,8 +34,12 @@ const TOOL_GRACE: Duration = Duration::from_millis(1500);
 pub enum Plan {
     /// Call with this conversation.
     Call(Vec<Arc<Message>>),
+    /// Ask for a summary with this conversation, tell [`Step::Compacted`], and ask again.
+    Compact(Vec<Arc<Message>>),
     /// A message waits: end the turn here.
     Yield,
+    /// The conversation does not fit; the text says what to do.
+    Fail(String),
 }
 
 /// One step of a turn, told to its session. Steps with a `done` must be on disk before the turn goes on; a dropped
@@ -88,11 +92,52 @@ pub enum Step {
     },
     /// Something that people should see in the log.
     Notice(String),
+    /// A summary that was asked for.
+    Compacted {
+        /// The summary.
+        summary: Summary,
+        /// Answered once that is stored.
+        done: oneshot::Sender<()>,
+    },
+    /// The provider found the conversation too long.
+    Overflow {
+        /// What it said.
+        error: String,
+        /// The conversation after a compaction, or not.
+        plan: oneshot::Sender<Plan>,
+    },
     /// Replace every image of the conversation by text: the provider rejects one.
     DropImages {
         /// Answered once that is stored.
         done: oneshot::Sender<()>,
     },
+}
+
+/// What came of a request for a summary.
+#[derive(Debug)]
+pub struct Summary {
+    /// The summary; never blank.
+    pub text: Result<String, NoSummary>,
+    /// What the call took, where it was answered.
+    pub spent: Option<Spent>,
+}
+
+/// Why there is no summary.
+#[derive(Debug)]
+pub enum NoSummary {
+    /// The model gave no text.
+    Empty,
+    /// The call failed: what the provider said.
+    Failed(String),
+}
+
+/// What a call took.
+#[derive(Debug)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// Milliseconds in all.
+    pub e2e_ms: u64,
 }
 
 /// How a turn ended.
@@ -124,8 +169,8 @@ pub async fn run<S: From<Step>>(
     }
 }
 
-struct Turn<'a, S> {
-    agent: &'a Agent,
+pub(super) struct Turn<'a, S> {
+    pub(super) agent: &'a Agent,
     steps: &'a mpsc::Sender<S>,
     cancel: &'a CancellationToken,
 }
@@ -145,7 +190,13 @@ impl<S: From<Step>> Turn<'_, S> {
             let plan = self.ask(|plan| Step::BeginCall { turn_id, plan }).await?;
             let messages = match plan {
                 Plan::Call(messages) => messages,
+                Plan::Compact(messages) => {
+                    let summary = self.summarise(messages).await?;
+                    self.ask(|done| Step::Compacted { summary, done }).await?;
+                    continue;
+                }
                 Plan::Yield => return Ok(Outcome::Yielded),
+                Plan::Fail(message) => return Err(Outcome::Failed { message, account: false }),
             };
             let used: HashSet<String> =
                 messages.iter().flat_map(|message| call_ids(&message.content)).map(str::to_owned).collect();
@@ -171,16 +222,13 @@ impl<S: From<Step>> Turn<'_, S> {
         self.until_cancelled(answer).await?.map_err(|_| Outcome::Aborted)
     }
 
-    async fn until_cancelled<F: Future>(&self, work: F) -> Result<F::Output, Outcome> {
+    pub(super) async fn until_cancelled<F: Future>(&self, work: F) -> Result<F::Output, Outcome> {
         self.cancel.run_until_cancelled(work).await.ok_or(Outcome::Aborted)
     }
 
     /// One model call, tried again as its errors allow.
-    async fn call(&self, mut messages: Vec<Arc<Message>>, patience: &mut Patience) -> Result<Timed, Outcome> {
-        if !self.agent.model.takes_images() {
-            // Only for this call: the history keeps them for a model that sees.
-            messages = messages.iter().map(|message| without_images(message, BLIND)).collect();
-        }
+    async fn call(&self, messages: Vec<Arc<Message>>, patience: &mut Patience) -> Result<Timed, Outcome> {
+        let mut messages = self.as_seen(messages);
         loop {
             let error = match self.attempt(messages.clone()).await? {
                 Ok(timed) => {
@@ -190,10 +238,18 @@ impl<S: From<Step>> Turn<'_, S> {
                 Err(error) => error,
             };
             match patience.after(&error) {
+                Retry::GiveUp if error.kind == ErrorKind::ContextOverflow => {
+                    match self.ask(|plan| Step::Overflow { error: error.message, plan }).await? {
+                        Plan::Call(shorter) => messages = self.as_seen(shorter),
+                        Plan::Fail(message) => return Err(Outcome::Failed { message, account: false }),
+                        Plan::Compact(_) | Plan::Yield => return Err(Outcome::Aborted),
+                    }
+                    patience.reset();
+                }
                 Retry::GiveUp => return Err(failed(&error)),
                 Retry::WithoutImages => {
                     self.ask(|done| Step::DropImages { done }).await?;
-                    messages = messages.iter().map(|message| without_images(message, REJECTED)).collect();
+                    messages = Self::without_rejected_images(&messages);
                 }
                 Retry::After(wait) => {
                     tracing::warn!(error = %error, wait_ms = wait.as_millis() as u64, "a model call failed and is tried again");
@@ -207,13 +263,38 @@ impl<S: From<Step>> Turn<'_, S> {
         }
     }
 
+    /// The conversation as the model takes it: without images where it sees none.
+    pub(super) fn as_seen(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+        if self.agent.model.takes_images() {
+            return messages;
+        }
+        // Only for this call: the history keeps them for a model that sees.
+        messages.iter().map(|message| without_images(message, BLIND)).collect()
+    }
+
+    pub(super) fn without_rejected_images(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        messages.iter().map(|message| without_images(message, REJECTED)).collect()
+    }
+
+    pub(super) fn request(&self, messages: Vec<Arc<Message>>) -> Request {
+        Request { system: self.agent.system.clone(), messages, tools: self.agent.specs.clone() }
+    }
+
+    /// What a stream counts as that ends without its last event.
+    pub(super) fn ended_without_answer() -> ModelError {
+        ModelError {
+            kind: ErrorKind::EmptyResponse,
+            status: None,
+            message: "the model's stream ended without an answer".into(),
+            retry_after: None,
+        }
+    }
+
     async fn attempt(&self, messages: Vec<Arc<Message>>) -> Result<Result<Timed, ModelError>, Outcome> {
-        let request =
-            Request { system: self.agent.system.clone(), messages, tools: self.agent.specs.clone() };
         let began = Instant::now();
         let millis = || began.elapsed().as_millis() as u64;
         let mut ttft_ms = None;
-        let mut events = self.agent.model.call(request);
+        let mut events = self.agent.model.call(self.request(messages));
         while let Some(event) = self.until_cancelled(events.next()).await? {
             match event {
                 Ok(Event::Text(text)) => {
@@ -231,12 +312,7 @@ impl<S: From<Step>> Turn<'_, S> {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Err(ModelError {
-            kind: ErrorKind::EmptyResponse,
-            status: None,
-            message: "the model's stream ended without an answer".into(),
-            retry_after: None,
-        }))
+        Ok(Err(Self::ended_without_answer()))
     }
 
     /// Does what the completion asks for. `None`: call the model again.
@@ -397,7 +473,6 @@ fn replace_images(message: &mut Message, note: &str) {
 fn failed(error: &ModelError) -> Outcome {
     let mend = match error.kind {
         ErrorKind::Account => " — check the provider's key and balance in settings.yaml",
-        ErrorKind::ContextOverflow => " — the conversation is too long for this model; start a new session",
         _ => "",
     };
     Outcome::Failed { message: format!("{}{mend}", error.message), account: error.kind == ErrorKind::Account }

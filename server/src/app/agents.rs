@@ -3,6 +3,7 @@
 
 use crate::access::AccessLevel;
 use crate::agent::Agent;
+use crate::agent::compact;
 use crate::agent::profile::{Caching, DisabledItem, Profile, ProfileError, ProfileModel, Profiles};
 use crate::agent::prompt::{Surroundings, system_prompt};
 use crate::clock::Clock;
@@ -43,12 +44,13 @@ impl Agents {
         }
     }
 
+    /// The model of the profile, and the tokens that it takes.
     fn model(
         &self,
         profile: &Profile,
         workspace: &Path,
         settings: &Effective,
-    ) -> Result<Arc<dyn Model>, String> {
+    ) -> Result<(Arc<dyn Model>, u64), String> {
         // A placeholder whose variable is not set is no key: it must not be sent anywhere.
         let secret = |provider: &str, key: &str| {
             settings.secret(provider, key, Some(workspace)).filter(|key| !is_placeholder(key.expose_secret()))
@@ -65,9 +67,14 @@ impl Agents {
                 ..ModelChoice::default()
             }),
         };
-        self.models
+        let model = self
+            .models
             .build(&choice, &secret, &calls)
-            .map_err(|error| format!("the agent `{}` has no model: {error}", profile.id))
+            .map_err(|error| format!("the agent `{}` has no model: {error}", profile.id))?;
+        let window = profile.max_context_tokens.map(u64::from).filter(|window| *window > 0);
+        let window =
+            window.or_else(|| self.models.context_window(&choice)).unwrap_or(settings.max_context_tokens);
+        Ok((model, window))
     }
 
     fn context(&self, workspace: &Path, access: AccessLevel, settings: &Effective) -> Context {
@@ -142,7 +149,7 @@ impl AgentSource for Agents {
         let AgentRequest { workspace, agent_id, access, is_root, .. } = request;
         let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
         let settings = self.live.current();
-        let model = self.model(&profile, workspace, &settings)?;
+        let (model, window) = self.model(&profile, workspace, &settings)?;
         let mut tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access);
         let team = self.profiles.team(workspace, &profile, request.disabled);
         if !team.is_empty() {
@@ -170,6 +177,13 @@ impl AgentSource for Agents {
             max_tries: settings.max_retries,
             render_chars: settings.tool_result_render_chars,
             display_bytes: settings.tool_result_ui_chars,
+            compaction: compact::Limits {
+                window,
+                compress_at: profile.compress_at.unwrap_or(settings.compress_at),
+                keep_messages: settings.keep_messages,
+                max_summary_input: settings.max_summary_input,
+                max_message_slice: settings.max_message_slice,
+            },
         })
     }
 }

@@ -44,6 +44,16 @@ pub struct Effective {
     pub max_nesting_depth: usize,
     /// `general.limits.auto_report_chars`.
     pub auto_report_chars: usize,
+    /// `general.compact.compress_at`: above 0, at most 1.
+    pub compress_at: f64,
+    /// `general.compact.keep_messages`.
+    pub keep_messages: usize,
+    /// `general.compact.max_summary_input`, in characters.
+    pub max_summary_input: usize,
+    /// `general.compact.max_message_slice`, in characters.
+    pub max_message_slice: usize,
+    /// `HALO_MAX_CONTEXT_TOKENS`.
+    pub max_context_tokens: u64,
     /// `general.limits.shell_output_bytes`.
     pub shell_output_bytes: usize,
     /// `general.limits.grep_default_matches`.
@@ -91,6 +101,11 @@ impl Effective {
             max_queue_size: values.number("general.session.max_queue_size") as usize,
             max_nesting_depth: values.number("general.session.max_nesting_depth") as usize,
             auto_report_chars: values.number("general.limits.auto_report_chars") as usize,
+            compress_at: values.fraction("general.compact.compress_at"),
+            keep_messages: values.number("general.compact.keep_messages") as usize,
+            max_summary_input: values.number("general.compact.max_summary_input") as usize,
+            max_message_slice: values.number("general.compact.max_message_slice") as usize,
+            max_context_tokens: values.number("HALO_MAX_CONTEXT_TOKENS"),
             shell_output_bytes: values.number("general.limits.shell_output_bytes") as usize,
             grep_default_matches: values.number("general.limits.grep_default_matches") as usize,
             tool_result_render_chars: values.number("general.limits.tool_result_render_chars") as usize,
@@ -167,6 +182,13 @@ impl Values<'_> {
         match self.get(key) {
             Value::Number(number) => *number,
             _ => 0,
+        }
+    }
+
+    fn fraction(&self, key: &str) -> f64 {
+        match self.get(key) {
+            Value::Fraction(part) => *part,
+            _ => 1.0,
         }
     }
 

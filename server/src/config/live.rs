@@ -224,6 +224,8 @@ mod tests {
             (10_485_760, 5, "warn")
         );
         assert_eq!((config.max_retries, config.trust_proxy), (5, false));
+        assert_eq!((config.compress_at, config.keep_messages, config.max_context_tokens), (0.9, 5, 272_000));
+        assert_eq!((config.max_summary_input, config.max_message_slice), (15_000, 800));
         assert_eq!((config.shell_output_bytes, config.grep_default_matches), (5_242_880, 50));
         assert_eq!((config.tool_result_render_chars, config.tool_result_ui_chars), (8000, 65536));
         assert!(

@@ -146,6 +146,10 @@ pub static SETTINGS: &[Setting] = &[
     general("general.agent.max_retries", number(0, 100), "5", "How often a model call is tried before its error ends the turn.").restart(),
     general("general.session.max_queue_size", number(1, 10_000), "256", "How many messages of other agents may wait for a session; those of people always may."),
     general("general.session.max_nesting_depth", number(1, 16), "16", "How deep sub-agents may start sub-agents, the root counted."),
+    general("general.compact.compress_at", Kind::Fraction, "0.9", "The part of a model's context window at which a conversation is compacted."),
+    general("general.compact.keep_messages", number(1, 1000), "5", "How many messages a compaction keeps as they are."),
+    general("general.compact.max_summary_input", number(1000, 1_000_000), "15000", "How many characters a summary made without the model takes in all."),
+    general("general.compact.max_message_slice", number(10, 100_000), "800", "How many characters of each message such a summary takes."),
     general("general.limits.auto_report_chars", number(100, 1_000_000), "8192", "How much of a sub-agent's report its parent gets."),
     general("general.limits.shell_output_bytes", number(1024, 256 * MIB), "5242880", "How much output of a shell command is kept, head and tail."),
     general("general.limits.grep_default_matches", number(1, 10_000), "50", "How many matches grep gives when the agent names no number."),
@@ -155,6 +159,7 @@ pub static SETTINGS: &[Setting] = &[
     general("general.sandbox.hidden_files", Kind::Paths, "", "Files that only full sessions see, beside the built-in ones."),
     general("general.sandbox.writable_dirs", Kind::Paths, "", "Folders that workspace sessions may write to, beside the workspace."),
     environment("HALO_DEFAULT_PROVIDER", Kind::Text, "", "The model provider of agents that name none."),
+    environment("HALO_MAX_CONTEXT_TOKENS", number(1, 100_000_000), "272000", "The context window of models whose provider file names none."),
 ];
 
 /// A key that files of the Node program may hold and that does nothing here.
@@ -176,7 +181,6 @@ pub static UNUSED: &[Unused] = &[
     unused("timeout.session_grace", Source::Config),
     unused("timeout.terminal_grace", Source::Config),
     unused("general.agent.default_provider", Source::Settings),
-    unused("general.compact.*", Source::Settings),
     unused("general.limits.web_fetch_bytes", Source::Settings),
     unused("general.limits.terminal_scrollback_bytes", Source::Settings),
     unused("general.limits.ws_event_buffer", Source::Settings),

@@ -19,6 +19,8 @@ pub enum Kind {
         /// The most allowed.
         max: u64,
     },
+    /// A part of a whole, above 0 and at most 1.
+    Fraction,
     /// A time in milliseconds, from 1 to a day.
     Millis,
     /// How much is logged.
@@ -47,6 +49,8 @@ pub enum Value {
     Text(String),
     /// `Port`, `Number`, `Millis`.
     Number(u64),
+    /// `Fraction`.
+    Fraction(f64),
     /// `Bool`.
     Bool(bool),
     /// `Origins`, `Paths`.
@@ -64,6 +68,7 @@ impl Kind {
             Self::Bool => "`true` or `false`".into(),
             Self::Number { min, max: u64::MAX } => format!("a whole number, at least {min}"),
             Self::Number { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Fraction => "a number above 0 and at most 1".into(),
             Self::Millis => format!("milliseconds, a whole number from 1 to {DAY_MS}"),
             Self::Level => format!("one of {}", LEVELS.join(", ")),
             Self::Text | Self::Secret => "text".into(),
@@ -79,6 +84,10 @@ impl Kind {
             Self::Port => whole(trimmed, 0, u64::from(u16::MAX)).map(Value::Number),
             Self::Number { min, max } => whole(trimmed, min, max).map(Value::Number),
             Self::Millis => whole(trimmed, 1, DAY_MS).map(Value::Number),
+            Self::Fraction => {
+                let part = trimmed.parse().ok().filter(|part| *part > 0.0 && *part <= 1.0);
+                part.map(Value::Fraction)
+            }
             Self::Bool => match trimmed.to_ascii_lowercase().as_str() {
                 "true" => Some(Value::Bool(true)),
                 "false" => Some(Value::Bool(false)),
@@ -155,6 +164,7 @@ impl fmt::Display for Value {
             Self::Unset => f.write_str("(none)"),
             Self::Text(text) => f.write_str(text),
             Self::Number(number) => write!(f, "{number}"),
+            Self::Fraction(part) => write!(f, "{part}"),
             Self::Bool(value) => write!(f, "{value}"),
             Self::List(items) if items.is_empty() => f.write_str("(none)"),
             Self::List(items) => f.write_str(&items.join(",")),
@@ -175,6 +185,7 @@ impl PartialEq for Value {
             (Self::Unset, Self::Unset) => true,
             (Self::Text(a), Self::Text(b)) => a == b,
             (Self::Number(a), Self::Number(b)) => a == b,
+            (Self::Fraction(a), Self::Fraction(b)) => a == b,
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (Self::List(a), Self::List(b)) => a == b,
             (Self::Secret(a), Self::Secret(b)) => a.expose_secret() == b.expose_secret(),
@@ -192,6 +203,7 @@ mod tests {
     #[case(Kind::Port, "9527", "9527")]
     #[case(Kind::Port, " 0 ", "0")]
     #[case(Kind::Bool, "True", "true")]
+    #[case(Kind::Fraction, "0.90", "0.9")]
     #[case(Kind::Level, "WARN", "warn")]
     #[case(Kind::Host, "[::1]", "::1")]
     #[case(Kind::Text, "  ", "(none)")]
@@ -211,6 +223,8 @@ mod tests {
     #[case(Kind::Bool, "yes", "expected `true` or `false`, found `yes`")]
     #[case(Kind::Number { min: 1, max: 9 }, "0", "expected a whole number from 1 to 9, found `0`")]
     #[case(Kind::Millis, "1.5", "expected milliseconds, a whole number from 1 to 86400000, found `1.5`")]
+    #[case(Kind::Fraction, "90", "expected a number above 0 and at most 1, found `90`")]
+    #[case(Kind::Fraction, "NaN", "expected a number above 0 and at most 1, found `NaN`")]
     #[case(Kind::Level, "loud", "expected one of off, error, warn, info, debug, trace, found `loud`")]
     #[case(Kind::Paths, "a/b", "expected absolute paths (or ~/…), separated by commas, found `a/b`")]
     #[case(

@@ -20,6 +20,10 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The first line of a request for a summary of the conversation: the demo, which understands no language, knows the
+/// request by it.
+pub const SUMMARY_REQUEST: &str = "[Summary of the conversation wanted]";
+
 /// Who said a [`Message`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -17,9 +17,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Tokens of conversation where neither profile nor provider file says how many.
-pub const DEFAULT_CONTEXT_WINDOW: u64 = 272_000;
-
 /// The output limit for a model that must be given one, where nothing says how large.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
@@ -264,11 +261,10 @@ impl Registry {
         })
     }
 
-    /// Tokens of conversation that the model takes, as far as the provider's file says.
-    pub fn context_window(&self, choice: &ModelChoice) -> u64 {
-        let loaded = self.load(&choice.provider).ok();
-        let window = loaded.and_then(|loaded| entry(&loaded.provider, &choice.id)?.context_window);
-        window.filter(|window| *window > 0).unwrap_or(DEFAULT_CONTEXT_WINDOW)
+    /// Tokens of conversation that the model takes, where the provider's file says it.
+    pub fn context_window(&self, choice: &ModelChoice) -> Option<u64> {
+        let loaded = self.load(&choice.provider).ok()?;
+        entry(&loaded.provider, &choice.id)?.context_window.filter(|window| *window > 0)
     }
 
     /// Whether the model takes images: the choice, else the provider's file. A model that the file does not

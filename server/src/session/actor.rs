@@ -3,6 +3,7 @@
 //! each other. It leaves memory when it has been idle for a while; everything can be rebuilt from disk.
 
 use super::frames::{Budget, FrameLog};
+use super::gauge::{Gauge, Look};
 use super::ids::{SessionId, row_id};
 use super::inflight::Checkpoint;
 use super::receive::Arrival;
@@ -11,7 +12,7 @@ use super::rows::Place;
 use super::run::{AgentSource, RunStep};
 use super::state::{ActiveRun, Cancelled, Left, QueueEntry, Stop};
 use super::workspace::Workspace;
-use super::{Feed, From, Sent, SessionError, Snapshot};
+use super::{Compaction, Feed, From, Sent, SessionError, Snapshot};
 use crate::access::AccessLevel;
 use crate::clock::Clock;
 use crate::model::Message;
@@ -53,6 +54,10 @@ pub(super) enum Command {
     Subscribe { from: From, reply: oneshot::Sender<Option<Feed>> },
     /// Look at the session.
     Snapshot { reply: oneshot::Sender<Option<Snapshot>> },
+    /// Compact the history of the idle session.
+    Compact { reply: Reply<Compaction> },
+    /// Tell how full the context is.
+    Look { reply: Reply<Option<Look>> },
     /// Take up what another life of the server left; with the ledger's count where a run was in flight.
     Recover { crashes: Option<i64> },
 }
@@ -87,6 +92,8 @@ pub(super) struct Actor {
     pub next: Counters,
     /// The model history with each message's place in the store; loaded before the first run.
     pub history: Option<Vec<(i64, Arc<Message>)>>,
+    /// How full the context is; made at the first use.
+    pub gauge: Option<Gauge>,
     pub queue: Vec<(i64, QueueEntry)>,
     pub run: Option<ActiveRun>,
     /// The last finished run, while its frames are held.
@@ -136,6 +143,7 @@ impl Actor {
             row,
             next,
             history: None,
+            gauge: None,
             queue,
             run: None,
             last: None,
@@ -210,6 +218,8 @@ impl Actor {
             Command::Snapshot { reply } => {
                 let _ = reply.send(self.snapshot());
             }
+            Command::Compact { reply } => self.compact(reply).await,
+            Command::Look { reply } => drop(reply.send(self.look().await)),
             Command::Recover { crashes } => self.recover(crashes).await,
         }
     }
@@ -340,7 +350,8 @@ impl Actor {
     pub fn checkpoint_write(&mut self) -> Option<Write> {
         let at = self.now();
         let run = self.run.as_ref()?;
-        let checkpoint = Checkpoint { at, blocks: run.inflight.shown() };
+        let checkpoint =
+            Checkpoint { at, blocks: run.inflight.shown(), compacting: run.compaction.is_open() };
         serde_json::to_string(&checkpoint).ok().map(|row| Write::Inflight(Some(row)))
     }
 
@@ -376,6 +387,11 @@ impl Actor {
         }
         self.history = Some(history);
         Ok(())
+    }
+
+    /// The model history as it is in memory.
+    pub fn messages(&self) -> Vec<Arc<Message>> {
+        self.history.iter().flatten().map(|(_, message)| message.clone()).collect()
     }
 
     /// Adds a message to the model history; gives its place there and the write.

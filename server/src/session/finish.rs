@@ -86,22 +86,31 @@ impl Actor {
         let goes_on = !self.queue.is_empty() && !stopped && storage_error.is_none();
         let siblings = if goes_on { self.siblings_or_none().await } else { None };
         let outcome = storage_error.map_or(outcome, |message| Outcome::Failed { message, account: false });
+        let (notice, manual) = self.end_compaction(&outcome);
+        // A compaction that somebody asked for tells them how it went; its run is no failure.
+        let outcome = if manual.is_some() { Outcome::Done } else { outcome };
 
         let mut writes = self.run.as_mut().map(|run| std::mem::take(&mut run.deferred)).unwrap_or_default();
         writes.extend(self.cut_calls());
         writes.extend(self.cut_text(&outcome));
         writes.extend(self.finished_row());
+        writes.extend(notice);
         writes.push(Write::Inflight(None));
         if goes_on && let Outcome::Failed { message, .. } = &outcome {
             writes.push(self.notification(&format!("[error] {message}")));
         }
-        writes.extend(self.report_writes(&outcome, goes_on));
+        if manual.is_none() {
+            writes.extend(self.report_writes(&outcome, goes_on));
+        }
         // Stop keeps what waits: it goes into the history, and nothing is run for it.
         let drained = (goes_on || stopped).then(|| self.drain(siblings)).flatten();
         let turn = drained.as_ref().map(|drained| (drained.access, drained.owes));
         writes.extend(drained.into_iter().flat_map(|drained| drained.writes));
         if !goes_on {
             writes.push(Write::RunEnded);
+        } else if manual.is_some() {
+            // What was no turn becomes one.
+            writes.push(Write::RunStarted { at: self.now(), crashes: 0 });
         }
         if stopped {
             let at = self.now();
@@ -120,6 +129,9 @@ impl Actor {
                 self.end_run(&Outcome::Failed { message, account: false });
             }
         }
+        if let Some(manual) = manual {
+            manual.answer();
+        }
     }
 
     /// A look at the sub-sessions that cannot be had is no reason to end a run.
@@ -136,6 +148,7 @@ impl Actor {
         run.results = None;
         run.owes = owes;
         run.said = Said::default();
+        run.compaction.next_turn();
         // A task that was cut does not go on: its token has fired.
         let next = next.filter(|_| run.cancelled.is_none());
         run.cancelled = None;
@@ -151,7 +164,10 @@ impl Actor {
     /// Idle first, then the terminal frame.
     fn end_run(&mut self, outcome: &Outcome) {
         let Some(run) = self.run.take() else { return };
-        self.hold(run.log.clone());
+        // A compaction that somebody asked for has no frames of its own: those of the run before it stay.
+        if run.log.last().seq > 0 || self.last.is_none() {
+            self.hold(run.log.clone());
+        }
         match outcome {
             Outcome::Failed { message, .. } => run.log.push(&Frame::Error { error: message }),
             Outcome::Done | Outcome::Yielded | Outcome::Aborted => run.log.push(&Frame::Complete),
@@ -238,8 +254,14 @@ impl Actor {
             return;
         }
         let mut writes = std::mem::take(&mut run.deferred);
-        writes.extend(self.checkpoint_write());
-        writes.push(Write::RunStarted { at: self.now(), crashes: -1 });
+        let (notice, manual) = self.end_compaction(&Outcome::Aborted);
+        writes.extend(notice);
+        if manual.is_some() {
+            writes.push(Write::Inflight(None));
+        } else {
+            writes.extend(self.checkpoint_write());
+            writes.push(Write::RunStarted { at: self.now(), crashes: -1 });
+        }
         if let Err(error) = self.commit(writes).await {
             tracing::error!(session = %self.id, %error, "the run in flight could not be stored at the server's end");
         }

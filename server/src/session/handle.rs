@@ -4,7 +4,7 @@ use super::actor::Command;
 use super::ids::SessionId;
 use super::receive::Arrival;
 use super::workspace::{Workspace, ask};
-use super::{Feed, From, Inbound, Sent, SessionError, Snapshot};
+use super::{Compaction, ContextInfo, Feed, From, Inbound, Sent, SessionError, Snapshot};
 use crate::store::{log, sessions};
 use tokio::sync::oneshot;
 
@@ -54,6 +54,19 @@ impl Handle {
             return Ok(None);
         }
         self.ask(|reply| Command::Subscribe { from, reply }).await
+    }
+
+    /// Compacts the model's history of an idle session; answers when that is over, and [`Self::stop`] ends it.
+    /// `NotFound` when the session has no row.
+    pub async fn compact(&self) -> Result<Compaction, SessionError> {
+        self.workspace.own().await?;
+        self.ask(|reply| Command::Compact { reply }).await?
+    }
+
+    /// How full the model's context is; `None` when the session has no row. The agent is built for this, so a
+    /// mistake in its files is `AgentBroken`.
+    pub async fn context(&self) -> Result<Option<ContextInfo>, SessionError> {
+        super::gauge::context(&self.workspace, &self.id).await
     }
 
     /// A look for `/history`; `None` when the session has no row.

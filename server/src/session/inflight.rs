@@ -12,6 +12,9 @@ pub struct Checkpoint {
     pub at: i64,
     /// The blocks so far.
     pub blocks: Vec<ContentBlock>,
+    /// Whether a compaction was announced that has not ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compacting: bool,
 }
 
 /// A tool call without an output.

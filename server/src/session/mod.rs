@@ -2,11 +2,13 @@
 //! [`Handle`] alone: send, stop, subscribe, look. A run never depends on a connection.
 
 mod actor;
+mod compact;
 mod create;
 mod delegation;
 mod engine;
 mod finish;
 pub mod frames;
+mod gauge;
 mod handle;
 pub mod ids;
 mod inflight;
@@ -171,6 +173,43 @@ pub struct Census {
     pub context_tokens: i64,
     /// Tokens that they had written.
     pub output_tokens: i64,
+}
+
+/// What became of a compaction that somebody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// The model's history is a summary and a short tail now.
+    Done {
+        /// Messages that the summary stands for.
+        messages: usize,
+    },
+    /// The history is too short: nothing was done and nothing announced.
+    Nothing,
+    /// The model gave no summary; the history is unchanged.
+    NoSummary,
+    /// It failed; the history is unchanged. The text says what happened.
+    Failed(String),
+    /// It was stopped; the history is unchanged.
+    Cancelled,
+    /// A run is in flight; it compacts by itself when it has to.
+    Busy,
+}
+
+/// What a session's next model call would hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextInfo {
+    /// Tokens in use: those of the last call, and an estimate of what came since.
+    pub used: u64,
+    /// Tokens that the model takes.
+    pub window: u64,
+    /// Tokens at which the history is compacted.
+    pub threshold: u64,
+    /// The agent's name.
+    pub agent: String,
+    /// The model's id.
+    pub model: String,
+    /// The agent's tools, by name.
+    pub tools: Vec<String>,
 }
 
 /// Which rows of a log.

@@ -2,6 +2,7 @@
 //! queue or model history, before anybody hears of it.
 
 use super::actor::Actor;
+use super::compact::Progress;
 use super::delegation::Birth;
 use super::frames::{Frame, FrameLog};
 use super::inflight::Inflight;
@@ -67,8 +68,8 @@ pub(super) struct Drained {
 }
 
 impl Actor {
-    /// Takes a message.
-    pub async fn receive(&mut self, message: Arrival) -> Result<Sent, SessionError> {
+    /// What another life left goes before whatever is asked.
+    pub async fn take_up_left(&mut self) -> Result<(), SessionError> {
         if let Some(Left { crashes }) = self.left.take() {
             self.recover(crashes).await;
             if self.left.is_some() {
@@ -78,6 +79,12 @@ impl Actor {
                 ));
             }
         }
+        Ok(())
+    }
+
+    /// Takes a message.
+    pub async fn receive(&mut self, message: Arrival) -> Result<Sent, SessionError> {
+        self.take_up_left().await?;
         let hard = message.hard;
         let mark = self.mark();
         let taken = if self.run.is_some() { self.enqueue(message).await } else { self.open(message).await };
@@ -188,6 +195,7 @@ impl Actor {
             results: None,
             deferred: Vec::new(),
             storage_error: None,
+            compaction: Progress::default(),
         });
         log
     }

@@ -3,6 +3,7 @@
 //! (sessions contract, section 6).
 
 use super::actor::Actor;
+use super::compact::CRASHED;
 use super::frames::Frame;
 use super::inflight::Checkpoint;
 use super::receive::user_message;
@@ -90,8 +91,8 @@ impl Actor {
         let Some(text) = self.shared.db.read(move |conn| sessions::inflight(conn, &id)).await? else {
             return Ok(Vec::new());
         };
-        let mut blocks = match serde_json::from_str::<Checkpoint>(&text) {
-            Ok(checkpoint) => checkpoint.blocks,
+        let Checkpoint { mut blocks, compacting, .. } = match serde_json::from_str(&text) {
+            Ok(checkpoint) => checkpoint,
             Err(error) => {
                 tracing::error!(session = %self.id, %error, "the row in flight cannot be read and is dropped");
                 return Ok(Vec::new());
@@ -102,11 +103,17 @@ impl Actor {
                 tool_call.output.get_or_insert_with(|| INTERRUPTED_BY_RESTART.to_owned());
             }
         }
-        if blocks.is_empty() {
-            return Ok(Vec::new());
+        let mut writes = Vec::new();
+        if !blocks.is_empty() {
+            let place = self.place();
+            writes
+                .push(Self::log_write(place, rows::assistant(place, agent, &blocks, Standing::Interrupted)));
         }
-        let place = self.place();
-        Ok(vec![Self::log_write(place, rows::assistant(place, agent, &blocks, Standing::Interrupted))])
+        if compacting {
+            let place = self.place();
+            writes.push(Self::log_write(place, rows::notification(place, agent, CRASHED)));
+        }
+        Ok(writes)
     }
 }
 

@@ -2,6 +2,7 @@
 //! a step means for log, history, queue and frames is the session's to say.
 
 use super::delegation;
+use super::gauge::Room;
 use super::ids::SessionId;
 use super::rows::CallFigures;
 use super::workspace::Workspace;
@@ -115,7 +116,7 @@ impl Default for DelegationLimits {
 #[derive(Debug)]
 pub(super) enum RunStep {
     /// The agent is built.
-    Ready { agent_name: String, model_id: String, thinking_effort: String, display_bytes: usize },
+    Ready { agent_name: String, model_id: String, thinking_effort: String, display_bytes: usize, room: Room },
     /// A step of the turn.
     Turn(Step),
     /// A turn has ended; the answer tells whether another one follows, and at which level.
@@ -156,6 +157,7 @@ pub(super) async fn drive(start: Start, steps: mpsc::Sender<RunStep>) {
             model_id: agent.model.id().to_owned(),
             thinking_effort: agent.model.thinking_effort().unwrap_or("off").to_owned(),
             display_bytes: agent.display_bytes,
+            room: Room { limits: agent.compaction, overhead: agent.overhead() },
         };
         if steps.send(ready).await.is_err() {
             return;
@@ -168,7 +170,7 @@ pub(super) async fn drive(start: Start, steps: mpsc::Sender<RunStep>) {
     }
 }
 
-async fn build(start: &Start, access: AccessLevel) -> Result<Agent, String> {
+pub(super) async fn build(start: &Start, access: AccessLevel) -> Result<Agent, String> {
     let disabled = start
         .workspace
         .shared()

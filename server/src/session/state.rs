@@ -1,5 +1,6 @@
 //! What the owner of a session holds of it: the run in flight, what waits for it, and why it was cancelled.
 
+use super::compact::Progress;
 use super::frames::FrameLog;
 use super::inflight::Inflight;
 use super::report::Said;
@@ -93,4 +94,6 @@ pub(super) struct ActiveRun {
     pub deferred: Vec<Write>,
     /// What could not be stored.
     pub storage_error: Option<String>,
+    /// Its compactions.
+    pub compaction: Progress,
 }

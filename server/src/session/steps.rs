@@ -27,12 +27,13 @@ impl Actor {
     /// Takes a step of the run; `None` when its task is gone without a word.
     pub async fn step(&mut self, step: Option<RunStep>) {
         match step {
-            Some(RunStep::Ready { agent_name, model_id, thinking_effort, display_bytes }) => {
+            Some(RunStep::Ready { agent_name, model_id, thinking_effort, display_bytes, room }) => {
                 let Some(run) = &mut self.run else { return };
                 run.agent_name = agent_name;
                 run.model_id = model_id;
                 run.thinking_effort = thinking_effort;
                 run.display_bytes = display_bytes;
+                run.compaction.room = Some(room);
             }
             Some(RunStep::Turn(step)) => self.turn_step(step).await,
             Some(RunStep::TurnEnded { outcome, next }) => self.end_turn(outcome, Some(next)).await,
@@ -52,7 +53,7 @@ impl Actor {
     async fn turn_step(&mut self, step: Step) {
         let Some(run) = &mut self.run else { return };
         match step {
-            Step::BeginCall { turn_id, plan } => self.begin_call(turn_id, plan),
+            Step::BeginCall { turn_id, plan } => self.begin_call(turn_id, plan).await,
             Step::Text(delta) => {
                 for piece in run.inflight.text(&delta) {
                     push_piece(&run.log, &piece);
@@ -75,11 +76,13 @@ impl Actor {
                 self.tool_finished(&id, &name, &output, for_model, duration_ms, done).await;
             }
             Step::Notice(text) => self.notice(&text).await,
+            Step::Compacted { summary, done } => self.summarised(summary, done).await,
+            Step::Overflow { error, plan } => drop(plan.send(self.overflowed(&error).await)),
             Step::DropImages { done } => self.drop_images(done).await,
         }
     }
 
-    fn begin_call(&mut self, turn_id: String, plan: oneshot::Sender<Plan>) {
+    async fn begin_call(&mut self, turn_id: String, plan: oneshot::Sender<Plan>) {
         let waiting = !self.queue.is_empty();
         let Some(run) = &mut self.run else { return };
         run.results = None;
@@ -87,12 +90,15 @@ impl Actor {
             let _ = plan.send(Plan::Yield);
             return;
         }
-        run.calls += 1;
         run.turn_id.clone_from(&turn_id);
+        if let Some(other) = self.before_call().await {
+            let _ = plan.send(other);
+            return;
+        }
+        let Some(run) = &mut self.run else { return };
+        run.calls += 1;
         run.inflight.begin_call(turn_id);
-        let history = self.history.get_or_insert_default();
-        let messages: Vec<Arc<Message>> = history.iter().map(|(_, message)| message.clone()).collect();
-        let _ = plan.send(Plan::Call(repair::for_request(&messages)));
+        let _ = plan.send(Plan::Call(repair::for_request(&self.messages())));
     }
 
     async fn completed(
@@ -126,13 +132,12 @@ impl Actor {
         }
         let place = self.place();
         writes.push(Self::log_write(place, rows::usage(place, &agent, &figures)));
-        let usage = &completion.usage;
-        let context_tokens = (usage.input + usage.output + usage.cache_read + usage.cache_write) as i64;
-        writes.push(Write::Answered { at: place.at, context_tokens, output_tokens: usage.output as i64 });
+        let usage = completion.usage;
         if !refused && !completion.content.is_empty() {
             let message = Message { role: Role::Assistant, content: completion.content };
             writes.push(self.push_message(message).1);
         }
+        writes.push(self.answered(place.at, &usage));
         if let Some(run) = &mut self.run {
             run.said.add(run.inflight.said(), calls.is_empty());
             // What the call said is in the history now; an abort has nothing to add.
@@ -226,6 +231,7 @@ impl Actor {
 
     async fn drop_images(&mut self, done: oneshot::Sender<()>) {
         let mut writes = Vec::new();
+        self.gauge = None;
         for (seq, message) in self.history.get_or_insert_default() {
             if message.content.iter().any(|block| matches!(block, Block::Image { .. })) {
                 drop_images(Arc::make_mut(message));

@@ -107,6 +107,11 @@ pub enum Write {
         /// The message as JSON.
         message: String,
     },
+    /// Removes the messages of the model history before this place.
+    Forget {
+        /// The first place to stay.
+        before: i64,
+    },
     /// Adds an entry to the queue.
     Enqueue {
         /// Its place.
@@ -200,6 +205,9 @@ fn apply_one(conn: &Connection, id: &str, write: &Write) -> rusqlite::Result<()>
              ON CONFLICT (session_id, seq) DO UPDATE SET message = excluded.message",
             &[&id, seq, message],
         ),
+        Write::Forget { before } => {
+            run("DELETE FROM model_messages WHERE session_id = ?1 AND seq < ?2", &[&id, before])
+        }
         Write::Enqueue { seq, entry } => {
             run("INSERT INTO queue (session_id, seq, entry) VALUES (?1, ?2, ?3)", &[&id, seq, entry])
         }

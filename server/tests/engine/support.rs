@@ -5,6 +5,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use halo_server::access::AccessLevel;
 use halo_server::agent::Agent;
+use halo_server::agent::compact;
 use halo_server::agent::profile::DisabledItem;
 use halo_server::clock::SystemClock;
 use halo_server::model::{
@@ -38,6 +39,8 @@ pub enum Say {
     Ask(&'static str, fn(&[Arc<Message>]) -> Value),
     /// The call fails.
     Fail(ModelError),
+    /// The provider counts this many tokens of input instead of 100; with 0, nothing at all.
+    Count(u64),
 }
 
 pub fn text(text: &str) -> Say {
@@ -74,6 +77,8 @@ pub struct Script {
     pub tool_began: Notify,
     /// Whether the tool waits for its cancel token (or, stubbornly, for ever).
     pub tool: Mutex<ToolMode>,
+    /// The context window, and how many messages a compaction keeps.
+    pub window: Mutex<(u64, usize)>,
     /// Whether the model takes no images.
     pub blind: AtomicBool,
     pub look: Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -102,6 +107,7 @@ impl Model for Scripted {
             let mut content = Vec::new();
             let mut whole = String::new();
             let mut stop = StopReason::EndTurn;
+            let mut input = 100;
             for (n, say) in answer.into_iter().enumerate() {
                 match say {
                     Say::Text(text) => {
@@ -110,15 +116,17 @@ impl Model for Scripted {
                     }
                     Say::Gate => script.gate.acquire().await.unwrap().forget(),
                     Say::Call(..) | Say::Ask(..) => {
-                        let (name, input) = match say {
+                        let (name, arguments) = match say {
                             Say::Call(name, input) => (name, input),
                             Say::Ask(name, input) => (name, input(&messages)),
                             _ => unreachable!(),
                         };
                         stop = StopReason::ToolUse;
-                        let Value::Object(input) = input else { panic!("arguments are an object") };
-                        content.push(Block::ToolUse { id: format!("call_{n}"), name: name.into(), input });
+                        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+                        let id = format!("call_{n}");
+                        content.push(Block::ToolUse { id, name: name.into(), input: arguments });
                     }
+                    Say::Count(tokens) => input = tokens,
                     Say::Fail(error) => {
                         yield Err(error);
                         return;
@@ -128,7 +136,8 @@ impl Model for Scripted {
             if !whole.is_empty() {
                 content.insert(0, Block::Text { text: whole });
             }
-            let usage = Usage { input: 100, output: 10, ..Usage::default() };
+            let counted = Usage { input, output: 10, ..Usage::default() };
+            let usage = if input == 0 { Usage::default() } else { counted };
             yield Ok(Event::Done(Completion { content, malformed: vec![], stop, usage }));
         }
         .boxed()
@@ -226,6 +235,16 @@ impl AgentSource for Source {
             max_tries: 5,
             render_chars: 8000,
             display_bytes: 65_536,
+            compaction: {
+                let (window, keep_messages) = *self.0.window.lock().unwrap();
+                compact::Limits {
+                    window,
+                    compress_at: 0.9,
+                    keep_messages,
+                    max_summary_input: 15_000,
+                    max_message_slice: 800,
+                }
+            },
         })
     }
 }
@@ -239,6 +258,7 @@ impl Script {
             gate: Semaphore::new(0),
             tool_began: Notify::new(),
             tool: Mutex::new(ToolMode::Answers),
+            window: Mutex::new((100_000, 5)),
             blind: AtomicBool::new(false),
             look: Mutex::new(None),
             levels: Mutex::default(),

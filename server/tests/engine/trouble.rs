@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Makes every change of the table fail, as a full disk would.
-fn jam(folder: &Path, table: &str, how: &str) {
+pub fn jam(folder: &Path, table: &str, how: &str) {
     let conn = rusqlite::Connection::open(folder.join("ws/.halo/halo.db")).unwrap();
     conn.execute_batch(&format!(
         "CREATE TRIGGER jam BEFORE {how} ON {table} BEGIN SELECT RAISE(ABORT, 'jammed'); END"
@@ -19,7 +19,7 @@ fn jam(folder: &Path, table: &str, how: &str) {
     .unwrap();
 }
 
-fn unjam(folder: &Path) {
+pub fn unjam(folder: &Path) {
     let conn = rusqlite::Connection::open(folder.join("ws/.halo/halo.db")).unwrap();
     conn.execute_batch("DROP TRIGGER jam").unwrap();
 }

@@ -4,7 +4,9 @@
 
 mod orders;
 
-use super::{Block, Completion, Event, Message, Model, ModelError, Request, Role, StopReason, Usage};
+use super::{
+    Block, Completion, Event, Message, Model, ModelError, Request, Role, SUMMARY_REQUEST, StopReason, Usage,
+};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use orders::{HELP, Order};
@@ -94,6 +96,9 @@ impl Answer {
             _ => None,
         });
         let said: Vec<&str> = texts.flat_map(str::lines).map(without_stamp).collect();
+        if said.contains(&SUMMARY_REQUEST) {
+            return Self { text: summary(&request.messages), calls };
+        }
         for line in &said {
             match Order::parse(line) {
                 Some(Order::Say(text)) => paragraphs.push(text),
@@ -161,6 +166,27 @@ fn introduction(said: &[&str]) -> String {
          line:\n\n{HELP}\n\nFor a real model, put a key into `secrets/settings.yaml` in halo's home, for example \
          `anthropic.secrets.api_key` or `openai.secrets.api_key`, and ask again. The providers that halo knows \
          are there without further files; others are added as `global/models/<id>.yaml`."
+    )
+}
+
+/// A summary as far as the demo can make one: how much was said, and how it began and ended. No line of it reads as
+/// an order.
+fn summary(messages: &[Arc<Message>]) -> String {
+    let said: Vec<&str> = messages
+        .iter()
+        .filter(|message| message.role == Role::User)
+        .flat_map(|message| &message.content)
+        .filter_map(|block| if let Block::Text { text } = block { text.lines().next() } else { None })
+        .map(without_stamp)
+        .filter(|line| *line != SUMMARY_REQUEST)
+        .collect();
+    let shown = |line: Option<&&str>| crate::text::head_chars(line.unwrap_or(&"-"), 80).to_owned();
+    format!(
+        "Summary by the demo model, which understands no language: {} messages so far. First said: \"{}\". Last \
+         said: \"{}\".",
+        messages.len(),
+        shown(said.first()),
+        shown(said.last())
     )
 }
 
@@ -294,6 +320,27 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn asked_for_a_summary_it_sums_up_and_runs_no_order() {
+        let request = format!("{SUMMARY_REQUEST}\n\nWrite it.");
+        let last = Message {
+            role: Role::User,
+            content: [user("[2026-12-01T18:06:13.010Z] read a.txt"), user(&request)]
+                .into_iter()
+                .flat_map(|message| message.content)
+                .collect(),
+        };
+        let said = Message { role: Role::Assistant, content: vec![Block::Text { text: "hello".into() }] };
+        let (words, completion) = ask(vec![user("say hello"), said, last]).await;
+        let text = words.concat();
+        assert!(
+            text.contains("3 messages") && text.contains("\"say hello\"") && text.contains("\"read a.txt\"")
+        );
+        assert_eq!(completion.stop, StopReason::EndTurn);
+        let (words, completion) = ask(vec![user(&text)]).await;
+        assert!(words.concat().contains("You said") && completion.stop == StopReason::EndTurn);
     }
 
     #[tokio::test(start_paused = true)]

@@ -58,7 +58,7 @@ fn a_file_takes_the_place_of_the_one_inside_and_an_edit_counts_at_once() {
     let text = "id: openai\nruntime: openai-chat\nmodels: [{ id: mine, contextWindow: 1000 }]\n";
     let (dir, registry) = with_file("openai.yaml", text);
     assert_eq!(registry.default_choice("openai").unwrap().id, "mine");
-    assert_eq!(registry.context_window(&ModelChoice { id: "mine".into(), ..choice("openai") }), 1000);
+    assert_eq!(registry.context_window(&ModelChoice { id: "mine".into(), ..choice("openai") }), Some(1000));
     fs::write(dir.path().join("openai.yaml"), text.replace("mine", "other")).unwrap();
     assert_eq!(registry.default_choice("openai").unwrap().id, "other");
 }
@@ -180,8 +180,8 @@ fn what_a_profile_says_goes_before_what_the_file_says() {
     assert!(!registry.takes_images(&listed("gpt-4o", Some(false))));
     assert!(registry.takes_images(&listed("a-model-of-tomorrow", None)));
     assert!(!registry.takes_images(&choice("ollama")));
-    assert_eq!(registry.context_window(&listed("gpt-4o", None)), 128_000);
-    assert_eq!(registry.context_window(&listed("a-model-of-tomorrow", None)), DEFAULT_CONTEXT_WINDOW);
+    assert_eq!(registry.context_window(&listed("gpt-4o", None)), Some(128_000));
+    assert_eq!(registry.context_window(&listed("a-model-of-tomorrow", None)), None);
 }
 
 #[rstest]
