@@ -53,6 +53,7 @@ impl Actor {
             Removal::Delete => {
                 self.row = None;
                 self.history = None;
+                self.gauge = None;
                 self.last = None;
                 self.mail_waits = false;
                 self.next = Counters { log: 1, message: 1, queue: 1 };
