@@ -144,6 +144,7 @@ fn the_sessions_are_what_they_were(file: &Path) {
     assert_eq!(row(session_id(89)), format!("- readonly {} - {} 1 110 10", at(89), START + 89_006));
     assert_eq!(row(session_id(42)).split(' ').nth(6), Some("3"), "archived messages count");
     assert_eq!(row("flat".into()).split(' ').nth(1), Some("readonly"), "of an unknown level the lowest");
+    assert_eq!(text("SELECT goal_worker FROM sessions WHERE id = 'goal_1'"), session_id(9));
     assert_eq!(
         text("SELECT item_type || item_id || scope || disabled_at FROM disabled_items"),
         "skillpdfworkspace9"

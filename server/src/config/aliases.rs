@@ -93,9 +93,10 @@ impl Aliases {
         seen.stamp = stamp;
         let (table, problems) = read(&self.file);
         for problem in &problems {
-            match problem.severity {
-                Severity::Error => tracing::warn!("{problem}; the aliases from before stay in force"),
-                _ => tracing::warn!("{problem}"),
+            if problem.severity == Severity::Error {
+                tracing::warn!("{problem}; the aliases from before stay in force");
+            } else {
+                tracing::warn!("{problem}");
             }
         }
         if let Some(table) = table {
