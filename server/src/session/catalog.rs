@@ -5,7 +5,7 @@ use super::ids::SessionId;
 use super::workspace::Workspace;
 use super::{Engine, Listed, SessionError, internal};
 use crate::agent::profile::{DisabledItem, Profile};
-use crate::store::{catalog, sessions};
+use crate::store::{catalog, sessions, tree};
 use std::path::Path;
 
 /// One session of a tree. Times are milliseconds since the Unix epoch.
@@ -76,29 +76,27 @@ impl Workspace {
         Ok((listed.collect(), count))
     }
 
-    /// A root and everything below it, parents before their children: at most `limit`, and how many there are in
-    /// all.
-    pub async fn tree(&self, root: &str, limit: u32) -> Result<(Vec<Branch>, u32), SessionError> {
+    /// A root and everything below it, parents before their children, at most `limit`; archived ones included.
+    pub async fn tree(&self, root: &str, limit: u32) -> Result<Vec<Branch>, SessionError> {
         let root = root.to_owned();
-        let (rows, count) = self.read(move |conn| catalog::tree(conn, &root, limit)).await?;
-        let branches = rows.into_iter().map(|row| Branch {
-            session_id: row.id,
-            agent_name: row.agent_name,
-            title: row.title,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-            running: row.running,
-            stopped: row.stopped,
-            archived: row.archived,
-        });
-        Ok((branches.collect(), count))
+        let nodes = self.read(move |conn| tree::whole(conn, &root, limit)).await?;
+        let branch = |node: tree::Node| Branch {
+            session_id: node.id,
+            agent_name: node.agent_name,
+            title: node.title.or(node.description),
+            created_at: node.created_at,
+            updated_at: node.updated_at,
+            running: node.running,
+            stopped: node.stopped_at.is_some(),
+            archived: node.archived_at.is_some(),
+        };
+        Ok(nodes.into_iter().map(branch).collect())
     }
 
     /// What is switched off here.
     pub async fn disabled(&self) -> Result<Vec<DisabledItem>, SessionError> {
-        let items = self.read(sessions::disabled_items).await?;
-        let items = items.into_iter();
-        Ok(items.map(|(item_type, item_id, scope)| DisabledItem { item_type, item_id, scope }).collect())
+        let items = self.shared().disabled_items().await;
+        items.map_err(|error| internal("reading what is switched off", &error))
     }
 
     /// Switches an agent or a skill off or on. Nothing happens where it is so already.

@@ -1,29 +1,8 @@
-//! What is in a workspace, as lists for people: roots, the tree below one, what is switched off. Bounded by their
-//! callers, with the count of all.
+//! What surfaces ask of a workspace before they turn to a session: which roots there are, whether one may be
+//! addressed, what is switched off.
 
 use super::sessions::{RootRow, after_prefix};
 use rusqlite::{Connection, OptionalExtension, params};
-
-/// One session of a tree. Times are milliseconds since the Unix epoch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TreeRow {
-    /// The id.
-    pub id: String,
-    /// The agent's display name.
-    pub agent_name: String,
-    /// Title, else description.
-    pub title: Option<String>,
-    /// When it was made.
-    pub created_at: i64,
-    /// Its last activity.
-    pub updated_at: i64,
-    /// Whether somebody stopped it and it has not gone on since.
-    pub stopped: bool,
-    /// Whether it was archived.
-    pub archived: bool,
-    /// Whether a run of it is in the ledger.
-    pub running: bool,
-}
 
 /// Roots whose id starts with `prefix`, archived ones left out, newest first: `limit` after the first `skip`, and
 /// how many there are in all.
@@ -48,36 +27,6 @@ pub fn newest_roots(
         )?
         .query_map(params![prefix, end, limit, skip], |row| {
             Ok(RootRow { id: row.get(0)?, title: row.get(1)?, updated_at: row.get(2)? })
-        })?
-        .collect::<rusqlite::Result<_>>()?;
-    Ok((rows, count))
-}
-
-/// A root and everything below it, parents before their children, at most `limit`, and how many there are in all.
-pub fn tree(conn: &Connection, root: &str, limit: u32) -> rusqlite::Result<(Vec<TreeRow>, u32)> {
-    let below = format!("{root}>");
-    let end = after_prefix(&below);
-    let count = conn
-        .prepare_cached("SELECT COUNT(*) FROM sessions WHERE id = ?1 OR (id >= ?2 AND id < ?3)")?
-        .query_row(params![root, below, end], |row| row.get(0))?;
-    let rows = conn
-        .prepare_cached(
-            "SELECT s.id, s.agent_name, COALESCE(s.title, s.description), s.created_at, s.updated_at,
-             s.stopped_at IS NOT NULL, s.archived_at IS NOT NULL, r.session_id IS NOT NULL
-             FROM sessions s LEFT JOIN runs r ON r.session_id = s.id
-             WHERE s.id = ?1 OR (s.id >= ?2 AND s.id < ?3) ORDER BY s.id LIMIT ?4",
-        )?
-        .query_map(params![root, below, end, limit], |row| {
-            Ok(TreeRow {
-                id: row.get(0)?,
-                agent_name: row.get(1)?,
-                title: row.get(2)?,
-                created_at: row.get(3)?,
-                updated_at: row.get(4)?,
-                stopped: row.get(5)?,
-                archived: row.get(6)?,
-                running: row.get(7)?,
-            })
         })?
         .collect::<rusqlite::Result<_>>()?;
     Ok((rows, count))
@@ -162,21 +111,6 @@ mod tests {
         assert_eq!(page("", 2, 2).await, (vec!["web_a_1".into()], 3));
         assert_eq!(page("web_a_", 0, 9).await, (vec!["web_a_2".into(), "web_a_1".into()], 2));
         assert_eq!(page("web_c_", 0, 9).await, (vec![], 0));
-    }
-
-    #[tokio::test]
-    async fn a_tree_is_its_root_and_all_below_and_nothing_beside() {
-        let (_folder, db) =
-            with(&[("r", 1), ("r>a", 1), ("r>a>b", 1), ("r>a-b", 1), ("r2", 1), ("ra", 1)]).await;
-        db.write(|conn| conn.execute("INSERT INTO runs (session_id, started_at) VALUES ('r>a', 1)", []))
-            .await
-            .unwrap();
-        let (rows, count) = db.read(|conn| tree(conn, "r", 9)).await.unwrap();
-        let running: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.running)).collect();
-        assert_eq!(running, [("r", false), ("r>a", true), ("r>a-b", false), ("r>a>b", false)]);
-        assert_eq!(count, 4);
-        let (rows, count) = db.read(|conn| tree(conn, "r", 2)).await.unwrap();
-        assert_eq!((rows.len(), count), (2, 4));
     }
 
     #[tokio::test]

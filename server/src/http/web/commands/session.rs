@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 /// Sessions in a list.
 const LISTED: u32 = 50;
 /// Sessions of a tree.
-const BRANCHES: u32 = 200;
+const BRANCHES: usize = 200;
 /// The longest title that is shown, in characters.
 const TITLE_CHARS: usize = 60;
 /// Characters of a root's id that tell it from others.
@@ -100,14 +100,15 @@ pub async fn info(asked: &Asked) -> Result<Reply, ApiError> {
     let none = || Reply::text(texts::session_none(language));
     let Some((workspace, id)) = asked.current().await? else { return Ok(none()) };
     let root = root_of(&id);
-    let (branches, count) = workspace.tree(root, BRANCHES).await?;
+    let mut branches = workspace.tree(root, BRANCHES as u32 + 1).await?;
+    let more = branches.len() > BRANCHES;
+    branches.truncate(BRANCHES);
     if branches.first().is_none_or(|first| first.session_id != root) {
         return Ok(none());
     }
-    let more = count.saturating_sub(branches.len() as u32);
     let mut text = tree(language, &branches);
-    if more > 0 {
-        let _ = write!(text, "\n{}", texts::session_list_more(language, more));
+    if more {
+        let _ = write!(text, "\n{}", texts::tree_more(language));
     }
     Ok(Reply::text(text))
 }

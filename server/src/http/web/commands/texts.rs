@@ -84,6 +84,8 @@ texts! {
         en: "made {created}, active {active} UTC",
         zh: "创建于 {created}，最近活动 {active} UTC"
     }
+    /// Below a tree that was cut.
+    tree_more() { en: "… and more", zh: "……还有更多" }
     /// A run is in flight.
     running() { en: "🟢 running", zh: "🟢 运行中" }
     /// Somebody stopped it.
