@@ -77,8 +77,8 @@ impl Workspace {
     }
 
     /// A root and everything below it, parents before their children, at most `limit`; archived ones included.
-    pub async fn tree(&self, root: &str, limit: u32) -> Result<Vec<Branch>, SessionError> {
-        let root = root.to_owned();
+    pub async fn tree(&self, root: &SessionId, limit: u32) -> Result<Vec<Branch>, SessionError> {
+        let root = root.to_string();
         let nodes = self.read(move |conn| tree::whole(conn, &root, limit)).await?;
         let branch = |node: tree::Node| Branch {
             session_id: node.id,

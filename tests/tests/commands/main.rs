@@ -240,6 +240,25 @@ async fn stop_ends_what_runs_and_its_stream() {
 }
 
 #[tokio::test]
+async fn info_shows_sub_agents_and_stop_reaches_them() {
+    let (server, model) = scripted().await;
+    let choice =
+        format!("model: {{ provider: scripted, id: some-model, endpoint: \"{}\" }}", model.openai_endpoint());
+    server.place().agent("default", &format!("{choice}\ntools: [grep]\nteam: [default]\n"));
+    let client = server.client("readonly").await;
+    say(&client, r#"TOOL start_session {"agent_id": "default", "message": "HOLD", "title": "a part"}"#).await;
+    let info = reply(&client, "/session info").await;
+    let child = |info: &str| info.lines().find(|line| line.starts_with("  ├")).unwrap().to_owned();
+    assert!(child(&info).starts_with("  ├ default · 🟢 running"), "{info}");
+    assert!(child(&info).ends_with("· a part"), "{info}");
+    assert_eq!(reply(&client, "/session stop").await, "Stopped.");
+    let info = reply(&client, "/session info").await;
+    assert!(child(&info).starts_with("  ├ default · ⏹ stopped"), "{info}");
+    // The list is of roots.
+    assert!(!reply(&client, "/session list").await.contains("2. "));
+}
+
+#[tokio::test]
 async fn interrupt_cuts_what_runs_and_goes_on_with_what_waits() {
     let (server, _model) = scripted().await;
     let client = server.client("full").await;

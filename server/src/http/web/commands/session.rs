@@ -50,7 +50,7 @@ pub async fn list(asked: &Asked) -> Result<Reply, ApiError> {
     if rows.is_empty() {
         return Ok(none());
     }
-    let active = asked.current().await?.map(|(_, id)| root_of(&id).to_owned());
+    let active = asked.current().await?.map(|(_, id)| id.root().to_string());
     let own = asked.caller.session_prefix();
     let mut text = texts::session_list_head(language);
     for (number, row) in (1..).zip(&rows) {
@@ -99,11 +99,11 @@ pub async fn info(asked: &Asked) -> Result<Reply, ApiError> {
     let language = asked.language();
     let none = || Reply::text(texts::session_none(language));
     let Some((workspace, id)) = asked.current().await? else { return Ok(none()) };
-    let root = root_of(&id);
-    let mut branches = workspace.tree(root, BRANCHES as u32 + 1).await?;
+    let root = id.root();
+    let mut branches = workspace.tree(&root, BRANCHES as u32 + 1).await?;
     let more = branches.len() > BRANCHES;
     branches.truncate(BRANCHES);
-    if branches.first().is_none_or(|first| first.session_id != root) {
+    if branches.first().is_none_or(|first| first.session_id != root.as_str()) {
         return Ok(none());
     }
     let mut text = tree(language, &branches);
@@ -169,10 +169,6 @@ fn fullness(language: Language, info: &ContextInfo) -> String {
         texts::context(language, info.used, info.window, &percent, info.threshold),
         texts::context_agent(language, &info.agent, &info.model, &tools)
     )
-}
-
-fn root_of(id: &SessionId) -> &str {
-    id.as_str().split('>').next().unwrap_or_default()
 }
 
 /// Whose a session is: mine, or the door that it came in by.
