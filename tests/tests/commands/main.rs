@@ -6,6 +6,7 @@
 mod files;
 mod moves;
 
+use halo_tests::model_server::script::Script;
 use halo_tests::model_server::{ModelServer, Protocol};
 use halo_tests::place::Place;
 use halo_tests::server::{Launch, Server};
@@ -271,6 +272,37 @@ async fn interrupt_cuts_what_runs_and_goes_on_with_what_waits() {
     assert!(text_of(&rest).ends_with("after it"), "{rest:?}");
     assert_eq!(rest.last().unwrap().kind(), "complete");
     assert_eq!(reply(&client, "/s int").await, "Nothing is running in this session.");
+}
+
+#[tokio::test]
+async fn compact_answers_when_the_summary_is_made_and_stop_ends_it() {
+    let (server, model) = scripted().await;
+    let client = server.client("readonly").await;
+    let id = moves(&client, "/session new").await;
+    assert_eq!(reply(&client, "/session compact").await, "There is nothing to compact yet.");
+    for n in 0..4 {
+        client.turn(&id, &format!("SAY {}", format!("turn {n} ").repeat(200))).await;
+    }
+    let calls = model.requests().len();
+    model.push(Script::text(["held ", "free"]).hold_after(1));
+    let compacting = tokio::spawn({
+        let client = client.clone();
+        async move { reply(&client, "/session compact").await }
+    });
+    model.wait_for_requests(calls + 1).await;
+    assert_eq!(reply(&client, "/session stop").await, "Stopped.");
+    let cancelled = compacting.await.unwrap();
+    assert_eq!(cancelled, "Compaction was stopped; the context is unchanged.");
+    let done = reply(&client, "/session compact").await;
+    assert!(done.starts_with("Context compacted: a summary stands for "), "{done}");
+    let log = client.history(&id).await.to_string();
+    assert!(log.contains("Context compacted: ") && !log.contains("/session compact"), "{log}");
+
+    let mut running = client.chat(&id, "HOLD").await;
+    running.until("stream").await;
+    assert!(reply(&client, "/session compact").await.contains("compacts by itself"));
+    model.release();
+    running.rest().await;
 }
 
 #[tokio::test]
