@@ -6,6 +6,7 @@ mod agents;
 use crate::clock::{Clock, SystemClock};
 use crate::config::lock::ServerLock;
 use crate::config::{Home, Live};
+use crate::http::web::commands::HomeFiles;
 use crate::http::{self, AppState, HttpSettings};
 use crate::session::{Engine, Parts};
 use crate::store::Database;
@@ -37,6 +38,7 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
     let Startup { home, lock, live, listener, channels, runs } = startup;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (user_home, halo_home) = (user_home(), home.path().to_owned());
+    let files = HomeFiles::of(&home);
     let agents = Arc::new(agents::Agents::new(home, live.clone(), clock.clone()));
     let engine = Engine::new(Parts { runs, agents, clock: clock.clone() });
     let settings = Arc::new(move || {
@@ -52,7 +54,7 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
             },
         }
     });
-    let state = AppState::new(engine.clone(), channels.clone(), settings, clock);
+    let state = AppState::new(engine.clone(), channels.clone(), settings, clock).with_files(files);
     let recovering = tokio::spawn({
         let engine = engine.clone();
         async move { engine.recover().await }

@@ -201,6 +201,7 @@ fn sessions(old: &mut OldHome, workspace: &Path, count: usize) {
             _ => old.session(workspace, &mut rows, &id, &whole),
         }
     }
+    old.row(&mut rows, "goal_1", 0);
     old.row(&mut rows, "bad id/with a slash", 0);
     old.sessions -= 1;
     old.broken.push("bad id/with a slash".into());
@@ -277,13 +278,19 @@ fn write_rows(workspace: &Path, rows: &[Row]) {
             let parent = row.id.rsplit_once('>').map(|(parent, _)| parent.to_owned());
             db.execute(
                 "INSERT INTO agent_sessions VALUES (?1, ?2, 'default', 'Default', 'made by a test', NULL, ?3, ?4, ?5,
-                 ?6, ?7, NULL, ?8, ?9, 110, 10)",
+                 ?6, ?7, ?8, ?9, ?10, 110, 10)",
                 params![row.id, parent, row.level, row.at, row.at + 9, row.stopped, row.archived,
-                    format!("Title of {}", row.id), row.exchanges],
+                    goal_of(&row.id), format!("Title of {}", row.id), row.exchanges],
             )
             .expect("a row");
         }
     });
+}
+
+/// What the judge of a goal knows of it.
+fn goal_of(id: &str) -> Option<String> {
+    let goal = json!({"goalId": id, "workerSessionId": session_id(9), "status": "done", "round": 2});
+    id.starts_with("goal_").then(|| goal.to_string())
 }
 
 /// Makes a database whose rows are in its log, as a killed process leaves it.

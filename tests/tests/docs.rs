@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use halo_server::agent::profile::Profiles;
+use halo_server::config::aliases::{self, Aliases};
+use halo_server::config::{Environment, Home};
 use halo_server::model::registry::{CallSettings, ModelChoice, Registry};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,6 +56,15 @@ fn the_provider_that_the_docs_show_can_be_called() {
     let choice = ModelChoice { provider: "gateway".into(), ..ModelChoice::default() };
     let model = registry.build(&choice, &key, &CallSettings::default()).unwrap();
     assert_eq!((model.id(), model.takes_images()), ("my-model", false));
+}
+
+#[test]
+fn the_aliases_that_the_docs_show_are_aliases() {
+    let (_folder, home) = home(&page("docs/configuration.md"));
+    let home = Home::locate(Some(&home), &Environment::default()).unwrap();
+    assert!(aliases::check(&home).is_empty());
+    let table = Aliases::of(&home).current();
+    assert_eq!((table.top("go"), table.verb("ls")), (Some("agent switch poet"), Some("list")));
 }
 
 #[test]

@@ -139,11 +139,13 @@ fn the_sessions_are_what_they_were(file: &Path) {
     };
     let at = |n: i64| format!("{} {}", START + n * 1000, START + n * 1000 + 9);
     assert_eq!(row(session_id(0)), format!("- full {} - - 1 110 10", at(0)));
-    assert_eq!(row(session_id(9)), format!("{} full {} - - 1 110 10", session_id(8), at(9)));
+    let sub_session = format!("{} full {} {} - 1 110 10", session_id(8), at(9), START + 9_009);
+    assert_eq!(row(session_id(9)), sub_session, "what the old program left of sub-agents does not go on");
     assert_eq!(row(session_id(13)), format!("- workspace {} {} - 1 110 10", at(13), START + 13_005));
     assert_eq!(row(session_id(89)), format!("- readonly {} - {} 1 110 10", at(89), START + 89_006));
     assert_eq!(row(session_id(42)).split(' ').nth(6), Some("3"), "archived messages count");
     assert_eq!(row("flat".into()).split(' ').nth(1), Some("readonly"), "of an unknown level the lowest");
+    assert_eq!(text("SELECT goal_worker FROM sessions WHERE id = 'goal_1'"), session_id(9));
     assert_eq!(
         text("SELECT item_type || item_id || scope || disabled_at FROM disabled_items"),
         "skillpdfworkspace9"

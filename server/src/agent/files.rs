@@ -32,6 +32,20 @@ pub(super) fn read_text(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()))
 }
 
+/// The text between two lines `---`, of which the first begins the file, and what follows; `None` where there is no
+/// such block.
+pub(super) fn split_front_matter(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n"))?;
+    let mut end = 0;
+    for line in rest.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Some((&rest[..end], &rest[end + line.len()..]));
+        }
+        end += line.len();
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

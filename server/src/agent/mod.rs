@@ -7,6 +7,7 @@ pub mod profile;
 pub mod prompt;
 pub mod repair;
 pub mod retry;
+pub mod skill;
 mod summarise;
 pub mod turn;
 mod yaml;

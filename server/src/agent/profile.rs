@@ -244,6 +244,18 @@ impl Profiles {
         }
     }
 
+    /// The agents that a client may name, sorted by id; broken ones are logged and left out.
+    pub fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Vec<Profile> {
+        let found = self.ids(workspace).into_iter().filter_map(|id| match self.resolve(workspace, &id) {
+            Ok(profile) => Some(profile).filter(|profile| qualifies(profile, disabled)),
+            Err(error) => {
+                self.complain(&self.place(workspace, &id), &error.to_string());
+                None
+            }
+        });
+        found.collect()
+    }
+
     /// The agent that a client names. `None`: it is internal or switched off.
     pub fn pick(
         &self,

@@ -1,7 +1,7 @@
 //! The system prompt of a run: the agent's own text, what the user and the project say, and how the program
 //! works, in one fixed order. A missing part is left out; a file that cannot be read is logged and left out.
 
-use super::files::{MAX_BYTES, read_text};
+use super::files::{MAX_BYTES, read_text, split_front_matter};
 use super::profile::Profile;
 use crate::clock;
 use serde::Deserialize;
@@ -202,20 +202,8 @@ fn user_profile(user: &User, text: &str) -> String {
 
 /// Splits `---` front matter off. What is no such block, or no YAML that we know, belongs to the text.
 fn front_matter(text: &str) -> (User, &str) {
-    let Some(rest) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
-        return (User::default(), text);
-    };
-    let mut end = 0;
-    for line in rest.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            return match serde_saphyr::from_str(&rest[..end]) {
-                Ok(user) => (user, &rest[end + line.len()..]),
-                Err(_) => (User::default(), text),
-            };
-        }
-        end += line.len();
-    }
-    (User::default(), text)
+    let Some((yaml, body)) = split_front_matter(text) else { return (User::default(), text) };
+    serde_saphyr::from_str(yaml).map_or((User::default(), text), |user| (user, body))
 }
 
 /// Fills in `{{name}}` for the names that an agent's text may use; everything else stays as typed.

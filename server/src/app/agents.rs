@@ -114,6 +114,10 @@ impl AgentSource for Agents {
         }
     }
 
+    fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Vec<Profile> {
+        self.profiles.visible(workspace, disabled)
+    }
+
     fn delegation(&self) -> DelegationLimits {
         let settings = self.live.current();
         DelegationLimits {

@@ -3,7 +3,7 @@
 use super::{Place, providers, terminal};
 use crate::config::resolve::{Overrides, resolve};
 use crate::config::settings::{FileKind, Files, read_file};
-use crate::config::{Live, Problem, Severity};
+use crate::config::{Live, Problem, Severity, aliases};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +46,7 @@ fn check(place: &Place, args: &CheckArgs) -> anyhow::Result<ExitCode> {
         if let Err(unusable) = resolve(&files, &place.environment, &Overrides::default()) {
             problems.extend(unusable.0);
         }
+        problems.extend(aliases::check(&home));
         problems.extend(providers::broken_files(&home));
         problems.extend(providers::unknown_secrets(&home, &files.settings.sections));
         for content in [&files.config, &files.settings] {

@@ -7,7 +7,7 @@ use crate::app::{self, Startup};
 use crate::config::lock::ServerLock;
 use crate::config::logging::{self, RotatingFile};
 use crate::config::problem::os_reason;
-use crate::config::{Effective, Home, Live, Overrides, Severity};
+use crate::config::{Effective, Home, Live, Overrides, Severity, aliases};
 use crate::store::Database;
 use crate::store::schema::Schema;
 use anyhow::Context;
@@ -77,6 +77,7 @@ pub fn run(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let home = place.home()?;
     let tightened = home.prepare()?;
     let lock = ServerLock::take(&home)?;
+    let seeded = aliases::seed(&home);
     let first = FirstRun::plan(&home);
     let (live, problems) = Live::load(&home, place.environment.clone(), overrides, first.made())?;
     start_logging(&home, &live.current());
@@ -85,6 +86,9 @@ pub fn run(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     for problem in problems.iter().filter(|problem| problem.severity == Severity::Warning) {
         tracing::warn!("{problem}");
+    }
+    if let Err(error) = seeded {
+        tracing::warn!("there are no aliases for commands: {error}");
     }
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

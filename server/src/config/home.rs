@@ -105,6 +105,16 @@ impl Home {
         self.global().join("runs.db")
     }
 
+    /// `global/aliases.yaml`: short forms of chat commands.
+    pub fn aliases_yaml(&self) -> PathBuf {
+        self.global().join("aliases.yaml")
+    }
+
+    /// `global/skills/`: one folder a skill.
+    pub fn skills_dir(&self) -> PathBuf {
+        self.global().join("skills")
+    }
+
     /// `global/models/`: one yaml a provider.
     pub fn models_dir(&self) -> PathBuf {
         self.global().join("models")

@@ -2,6 +2,7 @@
 //! (flag, then environment, then file, then default). The floor below all others; it knows no HTTP, no
 //! sessions and no SQL. [`Live`] keeps the result current while the server runs.
 
+pub mod aliases;
 pub mod edit;
 pub mod effective;
 pub mod environment;

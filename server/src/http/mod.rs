@@ -36,6 +36,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::{CompressionLevel, compression};
+use web::commands::HomeFiles;
+use web::pointers::Pointers;
 
 /// Bodies below this many bytes are sent as they are.
 const COMPRESS_FROM: u16 = 1024;
@@ -62,17 +64,27 @@ pub type SettingsSource = Arc<dyn Fn() -> HttpSettings + Send + Sync>;
 pub struct AppState {
     engine: Engine,
     gate: Arc<Gate>,
+    accounts: Database,
     settings: SettingsSource,
     clock: Arc<dyn Clock>,
+    pointers: Arc<Pointers>,
+    files: Arc<HomeFiles>,
     started_at_ms: i64,
 }
 
 impl AppState {
     /// The state of a server that starts now. `accounts` is the database of the channel accounts.
     pub fn new(engine: Engine, accounts: Database, settings: SettingsSource, clock: Arc<dyn Clock>) -> Self {
-        let gate = Arc::new(Gate::new(accounts, settings.clone(), clock.clone()));
+        let gate = Arc::new(Gate::new(accounts.clone(), settings.clone(), clock.clone()));
+        let (pointers, files) = (Arc::default(), Arc::default());
         let started_at_ms = clock.now_ms();
-        Self { engine, gate, settings, clock, started_at_ms }
+        Self { engine, gate, accounts, settings, clock, pointers, files, started_at_ms }
+    }
+
+    /// The same with what commands read of the home; without, there are no aliases and no global skills.
+    #[must_use]
+    pub fn with_files(self, files: HomeFiles) -> Self {
+        Self { files: Arc::new(files), ..self }
     }
 
     /// Seconds since the server started.

@@ -40,6 +40,16 @@ pub fn error(text: &str) -> Bytes {
     frame(&json!({ "type": "error", "error": text }))
 }
 
+/// What the server itself says.
+pub fn stream(text: &str) -> Bytes {
+    frame(&json!({ "type": "stream", "text": text }))
+}
+
+/// The client is in another session from now on.
+pub fn switch(id: &SessionId) -> Bytes {
+    frame(&json!({ "type": "switch", "sessionId": id.as_str() }))
+}
+
 /// The end of a stream that had nothing to say.
 pub fn complete() -> Bytes {
     frame(&json!({ "type": "complete" }))

@@ -2,7 +2,7 @@
 
 use crate::access::AccessLevel;
 use crate::agent::Agent;
-use crate::agent::profile::DisabledItem;
+use crate::agent::profile::{DisabledItem, Profile};
 use crate::clock::SystemClock;
 use crate::session::{AgentRequest, AgentSource, Engine, Member, Parts, Unavailable};
 use crate::store::Database;
@@ -32,6 +32,10 @@ struct NoAgents;
 impl AgentSource for NoAgents {
     fn choose(&self, _: &Path, _: Option<&str>, _: &[DisabledItem]) -> Result<(String, String), Unavailable> {
         Err(Unavailable::No)
+    }
+
+    fn visible(&self, _: &Path, _: &[DisabledItem]) -> Vec<Profile> {
+        Vec::new()
     }
 
     fn team(&self, _: &Path, _: &str, _: AccessLevel, _: &[DisabledItem]) -> Result<Vec<Member>, String> {

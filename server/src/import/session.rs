@@ -9,6 +9,7 @@ use crate::access::AccessLevel;
 use crate::session::ids::SessionId;
 use crate::store::imported::{Item, Session};
 use crate::store::node::NodeSession;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -151,6 +152,13 @@ fn row_of_file(file: Option<&Path>, parsed: Option<&SessionFile<'_>>, agent_id: 
     }
 }
 
+/// The session in which a goal was set.
+fn goal_worker(goal: &str) -> Option<String> {
+    let goal: Value = serde_json::from_str(goal).ok()?;
+    let worker = goal.get("workerSessionId")?.as_str()?;
+    worker.parse::<SessionId>().is_ok().then(|| worker.to_owned())
+}
+
 fn converted(row: &NodeSession, agent_name: Option<String>, created_at: i64, updated_at: i64) -> Session {
     let level = row.access_level.as_deref().map_or(AccessLevel::Full, AccessLevel::from_stored);
     Session {
@@ -167,7 +175,22 @@ fn converted(row: &NodeSession, agent_name: Option<String>, created_at: i64, upd
         stopped_at: row.stopped_at.or(row.id.contains('>').then_some(updated_at)),
         archived_at: row.archived_at,
         title: row.title.clone().filter(|title| !title.is_empty() && title != NO_TITLE),
+        goal_worker: row.goal.as_deref().and_then(goal_worker),
         context_tokens: row.context_tokens,
         total_output_tokens: row.total_output_tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_names_the_session_in_which_it_was_set() {
+        let goal = r#"{"goalId": "goal_1", "workerSessionId": "web_a1_x", "status": "done"}"#;
+        assert_eq!(goal_worker(goal).as_deref(), Some("web_a1_x"));
+        for none in ["", "null", "{}", r#"{"workerSessionId": 5}"#, r#"{"workerSessionId": "a/b"}"#] {
+            assert_eq!(goal_worker(none), None, "{none}");
+        }
     }
 }

@@ -61,6 +61,10 @@ impl Engine {
         self.inner.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn agent_source(&self) -> Arc<dyn AgentSource> {
+        self.inner.parts.agents.clone()
+    }
+
     /// Opens the folder as a workspace: scaffold, database, runtime lock; interrupted sessions are taken up. The
     /// same folder gives the same workspace.
     pub async fn workspace(&self, path: &Path) -> Result<Workspace, WorkspaceError> {

@@ -2,6 +2,7 @@
 //! [`Handle`] alone: send, stop, subscribe, look. A run never depends on a connection.
 
 mod actor;
+mod catalog;
 mod compact;
 mod create;
 mod delegation;
@@ -26,6 +27,7 @@ mod tree;
 mod watch;
 mod workspace;
 
+pub use catalog::{Agents, Branch};
 pub use engine::{Engine, Parts};
 pub use handle::Handle;
 pub use run::{AgentRequest, AgentSource, DelegationLimits, Member, Unavailable};

@@ -8,7 +8,7 @@ use super::rows::CallFigures;
 use super::workspace::Workspace;
 use crate::access::AccessLevel;
 use crate::agent::Agent;
-use crate::agent::profile::DisabledItem;
+use crate::agent::profile::{DisabledItem, Profile};
 use crate::agent::turn::{self, Outcome, Step};
 use crate::tool::Tool;
 use std::path::Path;
@@ -38,6 +38,9 @@ pub trait AgentSource: Send + Sync {
         wanted: Option<&str>,
         disabled: &[DisabledItem],
     ) -> Result<(String, String), Unavailable>;
+
+    /// The agents that a client may name, sorted by id; none of those that are broken or switched off.
+    fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Vec<Profile>;
 
     /// An agent that is ready to work. The error is for people: what is wrong, in which file, and what to do.
     fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String>;

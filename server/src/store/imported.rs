@@ -34,6 +34,8 @@ pub struct Session {
     pub archived_at: Option<i64>,
     /// The title in lists.
     pub title: Option<String>,
+    /// For a session that judges a goal: the session in which it was set.
+    pub goal_worker: Option<String>,
     /// Tokens in the model's context.
     pub context_tokens: i64,
     /// Tokens written over its life.
@@ -92,8 +94,8 @@ fn put(conn: &Connection, item: &Item) -> rusqlite::Result<()> {
     match item {
         Item::Session(row) => run(
             "INSERT INTO sessions (id, parent_id, agent_id, agent_name, description, working_dir, access_level,
-             created_at, updated_at, stopped_at, archived_at, title, context_tokens, total_output_tokens)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             created_at, updated_at, stopped_at, archived_at, title, goal_worker, context_tokens, total_output_tokens)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             params![
                 row.id,
                 row.parent_id,
@@ -107,6 +109,7 @@ fn put(conn: &Connection, item: &Item) -> rusqlite::Result<()> {
                 row.stopped_at,
                 row.archived_at,
                 row.title,
+                row.goal_worker,
                 row.context_tokens,
                 row.total_output_tokens,
             ],

@@ -2,6 +2,7 @@
 //! commit, and a small pool of read-only connections. What [`Database::write`] has answered is on disk.
 
 pub mod accounts;
+pub mod catalog;
 pub mod db;
 mod error;
 pub mod imported;

@@ -94,6 +94,8 @@ pub struct NodeSession {
     pub archived_at: Option<i64>,
     /// The title in lists.
     pub title: Option<String>,
+    /// JSON of the goal that it judges.
+    pub goal: Option<String>,
     /// Messages of the user over its life.
     pub exchange_count: i64,
     /// Tokens in the model's context.
@@ -171,6 +173,7 @@ impl NodeDatabase {
                 stopped_at: int(row, "stopped_at"),
                 archived_at: int(row, "archived_at"),
                 title: text(row, "title"),
+                goal: text(row, "goal"),
                 exchange_count: int(row, "exchange_count").unwrap_or_default(),
                 context_tokens: int(row, "context_tokens").unwrap_or_default(),
                 total_output_tokens: int(row, "total_output_tokens").unwrap_or_default(),

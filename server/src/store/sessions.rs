@@ -344,7 +344,7 @@ pub fn roots(
 
 /// The first text that sorts after everything that starts with `prefix`: prefixes end in ASCII, so the last
 /// character has a successor.
-fn after_prefix(prefix: &str) -> String {
+pub(super) fn after_prefix(prefix: &str) -> String {
     let mut end = prefix.to_owned();
     end.push(char::MAX);
     end

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt};
 use halo_server::access::AccessLevel;
 use halo_server::agent::Agent;
 use halo_server::agent::compact;
-use halo_server::agent::profile::DisabledItem;
+use halo_server::agent::profile::{DisabledItem, Profile};
 use halo_server::clock::SystemClock;
 use halo_server::model::{
     Block, Completion, Event, Message, Model, ModelError, Request, StopReason, ToolSpec, Usage,
@@ -197,6 +197,10 @@ impl AgentSource for Source {
         } else {
             Err(Unavailable::No)
         }
+    }
+
+    fn visible(&self, _: &Path, _: &[DisabledItem]) -> Vec<Profile> {
+        Vec::new()
     }
 
     fn team(&self, _: &Path, _: &str, _: AccessLevel, _: &[DisabledItem]) -> Result<Vec<Member>, String> {

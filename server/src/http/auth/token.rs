@@ -10,6 +10,7 @@ use crate::http::SettingsSource;
 use crate::http::error::ApiError;
 use crate::http::web::request::Query;
 use crate::session::ids::SessionId;
+use crate::store::accounts::Language;
 use crate::store::{Database, accounts};
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::header::AUTHORIZATION;
@@ -26,6 +27,8 @@ pub struct Caller {
     pub level: AccountLevel,
     /// Its workspace, as stored.
     pub workspace: PathBuf,
+    /// The language that its owner reads.
+    pub language: Language,
 }
 
 impl Caller {
@@ -67,7 +70,12 @@ impl Gate {
             return Err(ApiError::InvalidToken);
         };
         self.lockout.clear(Bucket::Token, address, now)?;
-        Ok(Caller { account_id: account.id, level: account.level, workspace: account.workspace_path })
+        Ok(Caller {
+            account_id: account.id,
+            level: account.level,
+            workspace: account.workspace_path,
+            language: account.language,
+        })
     }
 }
 

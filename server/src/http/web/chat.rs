@@ -1,6 +1,8 @@
-//! `POST /api/web/chat`: a message to a session, answered with the events of the run that it starts.
+//! `POST /api/web/chat`: a message to a session, answered with the events of the run that it starts; or a command to
+//! the server, which [`commands`] answers.
 
 use super::body::{Fields, JsonBody};
+use super::commands::{self, Asked};
 use super::request::{Overrides, Target};
 use super::{images, session_or_latest, to_the_end};
 use crate::http::AppState;
@@ -28,10 +30,14 @@ pub async fn chat(
 ) -> Result<Response, ApiError> {
     let said = parse(body).await?;
     let named = named.then(said.named);
-    let target = match Target::of(&caller, &named).await {
+    let target = match Target::of(&state.engine, &caller, &named).await {
         Ok(target) => target,
         Err(refused) => return in_stream(refused),
     };
+    if commands::is_command(&said.text) {
+        let asked = Asked { state, caller, target, agent_id: named.agent_id };
+        return commands::answer(asked, said.text).await.or_else(in_stream);
+    }
     let message = Inbound {
         text: said.text,
         images: said.images,
@@ -53,7 +59,7 @@ async fn send(
     files: Vec<Media>,
 ) -> Result<(SessionId, Sent), ApiError> {
     let workspace = state.engine.workspace(&target.workspace).await?;
-    let id = session_or_latest(&workspace, &caller, target.session)
+    let id = session_or_latest(&state, &workspace, &caller, target.session)
         .await?
         .unwrap_or_else(|| SessionId::new_web(&caller.account_id, state.clock.now_ms()));
     if !files.is_empty() {

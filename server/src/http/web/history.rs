@@ -29,12 +29,14 @@ pub async fn history(
     named: Overrides,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let target = Target::of(&caller, &named).await?;
+    let target = Target::of(&state.engine, &caller, &named).await?;
     let wanted = wanted(&query)?;
     let explicit = target.session.is_some();
     let missing = || if explicit { Err(ApiError::SessionNotFound) } else { Ok(no_session()) };
     let Some(workspace) = state.engine.existing_workspace(&target.workspace).await? else { return missing() };
-    let Some(id) = session_or_latest(&workspace, &caller, target.session).await? else { return missing() };
+    let Some(id) = session_or_latest(&state, &workspace, &caller, target.session).await? else {
+        return missing();
+    };
     let Some(look) = workspace.session(&id).snapshot().await? else { return missing() };
     let (top, paged) = (look.top, wanted.limit.is_some() || wanted.before.is_some());
     let (rows, has_more) = workspace.history(&id, wanted, top).await?;

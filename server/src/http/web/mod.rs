@@ -4,9 +4,11 @@
 
 pub mod body;
 pub mod chat;
+pub mod commands;
 pub mod file;
 pub mod history;
 pub mod images;
+pub mod pointers;
 pub mod request;
 pub mod sessions;
 pub mod stop;
@@ -32,16 +34,25 @@ pub fn routes() -> Router<AppState> {
         .route("/api/web/file", get(file::file))
 }
 
-/// The session that a request means: the one it names, else the account's most recently updated root.
+/// The session that a request means: the one it names, else the one that the account was moved to, else its most
+/// recently updated root.
 async fn session_or_latest(
+    state: &AppState,
     workspace: &Workspace,
     caller: &Caller,
     named: Option<SessionId>,
 ) -> Result<Option<SessionId>, ApiError> {
-    match named {
-        Some(id) => Ok(Some(id)),
-        None => Ok(workspace.latest_root(&caller.session_prefix()).await?),
+    if named.is_some() {
+        return Ok(named);
     }
+    // The level may have changed since the account was moved there.
+    let moved = state.pointers.get(&caller.account_id, workspace.path()).filter(|id| caller.owns(id));
+    if let Some(id) = moved
+        && workspace.is_live(&id).await?
+    {
+        return Ok(Some(id));
+    }
+    Ok(workspace.latest_root(&caller.session_prefix()).await?)
 }
 
 /// Runs a sequence that changes something in a task of its own: a handler is dropped when its client leaves, and

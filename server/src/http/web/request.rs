@@ -5,6 +5,7 @@ use super::body::Fields;
 use crate::access::AccountLevel;
 use crate::http::auth::token::Caller;
 use crate::http::error::ApiError;
+use crate::session::Engine;
 use crate::session::ids::SessionId;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -110,15 +111,30 @@ pub struct Target {
 
 impl Target {
     /// Checks 4, 5 and 6, in this order.
-    pub async fn of(caller: &Caller, named: &Overrides) -> Result<Self, ApiError> {
+    pub async fn of(engine: &Engine, caller: &Caller, named: &Overrides) -> Result<Self, ApiError> {
         let workspace = workspace(caller, named).await?;
         let Some(text) = &named.session_id else { return Ok(Self { workspace, session: None }) };
         let session: SessionId = text.parse().map_err(|_| ApiError::InvalidSessionId)?;
-        if !caller.owns(&session) {
+        if !caller.owns(&session) && !judges_own(engine, &workspace, caller, &session).await? {
             return Err(ApiError::NotOwned);
         }
         Ok(Self { workspace, session: Some(session) })
     }
+}
+
+/// Whether this is the session that judges the goal of one of the account's own sessions.
+async fn judges_own(
+    engine: &Engine,
+    folder: &Path,
+    caller: &Caller,
+    session: &SessionId,
+) -> Result<bool, ApiError> {
+    if !session.as_str().starts_with("goal_") {
+        return Ok(false);
+    }
+    let Some(workspace) = engine.existing_workspace(folder).await? else { return Ok(false) };
+    let worker = workspace.goal_worker(session).await?;
+    Ok(worker.is_some_and(|worker| worker.starts_with(&caller.session_prefix())))
 }
 
 /// Check 4, for routes that take no session.
@@ -151,12 +167,19 @@ pub fn digits(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::testing::engine;
+    use crate::store::accounts::Language;
     use axum::http::Request;
     use rstest::rstest;
     use tempfile::TempDir;
 
     fn caller(level: AccountLevel, workspace: &Path) -> Caller {
-        Caller { account_id: "a1b2c3d4".into(), level, workspace: workspace.to_owned() }
+        Caller {
+            account_id: "a1b2c3d4".into(),
+            level,
+            workspace: workspace.to_owned(),
+            language: Language::En,
+        }
     }
 
     fn named_workspace(path: impl Into<String>) -> Overrides {
@@ -241,7 +264,7 @@ mod tests {
         #[case] id: &str,
         #[case] refused: Option<ApiError>,
     ) {
-        let target = Target::of(&caller(level, Path::new("/")), &named_session(id)).await;
+        let target = Target::of(&engine(), &caller(level, Path::new("/")), &named_session(id)).await;
         assert_eq!(target.clone().err(), refused);
         assert_eq!(target.is_ok_and(|t| t.session.is_some()), refused.is_none());
     }
@@ -249,7 +272,7 @@ mod tests {
     #[tokio::test]
     async fn the_workspace_is_checked_before_the_session_id() {
         let named = Overrides { workspace: Some("/".into()), ..named_session("../x") };
-        let refused = Target::of(&caller(AccountLevel::ReadOnly, Path::new("/tmp")), &named).await;
+        let refused = Target::of(&engine(), &caller(AccountLevel::ReadOnly, Path::new("/tmp")), &named).await;
         assert_eq!(refused, Err(ApiError::WorkspaceOverride));
     }
 

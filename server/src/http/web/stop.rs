@@ -25,13 +25,15 @@ pub async fn stop(
 ) -> Result<Json<Stopped>, ApiError> {
     let fields = Fields::of_body(&body, Overrides::FIELDS).ok_or(ApiError::InvalidBody)?;
     let named = named.then(Overrides::of_fields(&fields)?);
-    let target = Target::of(&caller, &named).await?;
+    let target = Target::of(&state.engine, &caller, &named).await?;
     let stopped = to_the_end(stop_it(state, caller, target)).await?;
     Ok(Json(Stopped { stopped }))
 }
 
 async fn stop_it(state: AppState, caller: Caller, target: Target) -> Result<bool, ApiError> {
     let Some(workspace) = state.engine.existing_workspace(&target.workspace).await? else { return Ok(false) };
-    let Some(id) = session_or_latest(&workspace, &caller, target.session).await? else { return Ok(false) };
+    let Some(id) = session_or_latest(&state, &workspace, &caller, target.session).await? else {
+        return Ok(false);
+    };
     Ok(workspace.session(&id).stop().await?)
 }

@@ -21,11 +21,11 @@ pub async fn subscribe(
     query: Query,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let target = Target::of(&caller, &named).await?;
+    let target = Target::of(&state.engine, &caller, &named).await?;
     let Some(workspace) = state.engine.existing_workspace(&target.workspace).await? else {
         return Ok(target.session.map_or_else(no_session, |id| answer(&id, None)));
     };
-    let Some(id) = session_or_latest(&workspace, &caller, target.session).await? else {
+    let Some(id) = session_or_latest(&state, &workspace, &caller, target.session).await? else {
         return Ok(no_session());
     };
     let feed = workspace.session(&id).subscribe(from(&headers, &query)).await?;
