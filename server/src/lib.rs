@@ -8,6 +8,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod exclusive;
 pub mod http;
 pub mod import;
 pub mod mime;

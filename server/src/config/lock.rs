@@ -3,11 +3,14 @@
 
 use super::home::Home;
 use super::problem::os_reason;
+use crate::exclusive;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::time::Duration;
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+/// Tries to take the lock from a holder that lives.
+const TRIES: u32 = 4;
 
 /// The lock, held as long as this lives.
 #[derive(Debug)]
@@ -47,7 +50,8 @@ pub enum LockError {
 }
 
 impl ServerLock {
-    /// Takes the lock, or says who holds it. Waits no longer than 20 ms.
+    /// Takes the lock, or says who holds it. Waits about 20 ms for a holder that lives, and up to 2 s for what a dead
+    /// one has left behind.
     pub fn take(home: &Home) -> Result<Self, LockError> {
         let io = |error: io::Error| LockError::Io {
             path: home.server_lock().display().to_string(),
@@ -55,22 +59,11 @@ impl ServerLock {
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(home.server_lock()).map_err(io)?;
-        let mut tries = 3;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                // `halo server status` holds it for a moment while it looks
-                Err(rustix::io::Errno::WOULDBLOCK) if tries > 1 => {
-                    tries -= 1;
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let holder = read_holder(&mut file);
-                    return Err(LockError::Held { home: home.path().display().to_string(), holder });
-                }
-                Err(error) => return Err(io(error.into())),
-            }
+        let file = options.open(home.server_lock()).map_err(io)?;
+        // `halo server status` holds it for a moment while it looks.
+        if !exclusive::take(&file, TRIES, || read_holder(&file).pid).map_err(io)? {
+            let holder = read_holder(&file);
+            return Err(LockError::Held { home: home.path().display().to_string(), holder });
         }
         let mut lock = Self(file);
         lock.write(None).map_err(io)?;
@@ -92,23 +85,22 @@ impl ServerLock {
 
 /// Who runs on this home; `None` when nobody does.
 pub fn holder(home: &Home) -> io::Result<Option<Holder>> {
-    let mut file = match File::open(home.server_lock()) {
+    let file = match File::open(home.server_lock()) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(None),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(Some(read_holder(&mut file))),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(Some(read_holder(&file))),
         Err(error) => Err(error.into()),
     }
 }
 
-fn read_holder(file: &mut File) -> Holder {
-    let mut text = String::new();
-    if file.take(1024).read_to_string(&mut text).is_err() {
-        return Holder::default();
-    }
+fn read_holder(file: &File) -> Holder {
+    let mut text = [0; 1024];
+    let read = file.read_at(&mut text, 0).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text[..read]);
     let mut lines = text.lines();
     let pid = lines.next().and_then(|line| line.trim().parse().ok()).filter(|pid| *pid > 0);
     let url = lines.next().filter(|line| line.starts_with("http://")).map(str::to_owned);

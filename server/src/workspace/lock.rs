@@ -2,10 +2,11 @@
 //! lock ends with the process, however it ends. Works on one machine.
 
 use super::scaffold;
+use crate::exclusive;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The lock of one workspace; released when dropped.
@@ -33,12 +34,13 @@ pub enum LockError {
     },
 }
 
-/// Takes `<workspace>/.halo/runtime.lock`, at once or not at all. `.halo/` must exist. The file keeps our pid for
+/// Takes `<workspace>/.halo/runtime.lock`, at once or not at all; only what a dead process has left
+/// behind is waited for, up to 2 s. Blocks. `.halo/` must exist. The file keeps our pid for
 /// people and other programs; what counts is the lock on it.
 pub fn try_lock(workspace: &Path) -> Result<Lock, LockError> {
     let path = scaffold::folder(workspace).join("runtime.lock");
     let failed = |source| LockError::Io { path: path.clone(), source };
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
@@ -48,17 +50,16 @@ pub fn try_lock(workspace: &Path) -> Result<Lock, LockError> {
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(&path)
         .map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            // Unreadable or just being written: then it is somebody without a name.
-            let _ = (&file).take(32).read_to_string(&mut text);
-            return Err(LockError::Held { pid: text.trim().parse().ok() });
-        }
-        Err(error) => return Err(failed(error.into())),
+    let holder = || {
+        let mut text = [0; 32];
+        // Unreadable or just being written: then it is somebody without a name.
+        let read = file.read_at(&mut text, 0).unwrap_or_default();
+        std::str::from_utf8(&text[..read]).ok()?.trim().parse::<i32>().ok()
+    };
+    if !exclusive::take(&file, 1, holder).map_err(failed)? {
+        return Err(LockError::Held { pid: holder().and_then(|pid| pid.try_into().ok()) });
     }
-    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
+    file.set_len(0).and_then(|()| write!(&file, "{}", std::process::id())).map_err(failed)?;
     Ok(Lock { file })
 }
 
