@@ -133,6 +133,16 @@ impl HiddenSet {
             || self.processes && belongs_to_a_process(real)
     }
 
+    /// Whether anything directly in this real folder, which is not hidden itself, may be hidden by its path. Spares
+    /// who lists a large folder the look at each entry.
+    pub fn may_hide_in(&self, dir: &Path) -> bool {
+        let mut places = self.dirs.iter().chain(&self.files);
+        self.runtimes
+            || places.any(|place| place.parent() == Some(dir))
+            || self.database_dirs.iter().any(|databases| databases == dir)
+            || self.processes && dir == Path::new("/proc")
+    }
+
     /// Whether a file is another name (a hard link) of a hidden one. When there are too many hidden files to
     /// tell, it is.
     pub fn hides_file(&self, stat: &Stat) -> bool {
@@ -335,7 +345,11 @@ mod tests {
             dirs: Arc::from(["/srv/private".into()]),
             files: Arc::from(["/srv/key.pem".into()]),
         };
-        assert_eq!(places.browsed().hides_path(Path::new(path)), hidden);
+        let set = places.browsed();
+        assert_eq!(set.hides_path(Path::new(path)), hidden);
+        let path = Path::new(path);
+        let first = path.ancestors().find(|above| above.parent().is_none_or(|above| !set.hides_path(above)));
+        assert_eq!(set.may_hide_in(first.and_then(Path::parent).unwrap()), hidden, "{first:?}");
     }
 
     #[test]

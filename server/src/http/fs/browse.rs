@@ -141,6 +141,7 @@ fn list(found: Found, path: &Path, asked: &Asked, hidden: &HiddenSet) -> Result<
     let mut folder = found.into_folder()?;
     let after = asked.after.as_ref().map(|after| start(after, &folder, hidden));
     let limit = asked.limit.unwrap_or(PAGE);
+    let may_hide = folder.may_hide(hidden);
     // The smallest keys so far, the largest of them on top.
     let mut page: BinaryHeap<Key> = BinaryHeap::new();
     let mut has_more = false;
@@ -150,7 +151,7 @@ fn list(found: Found, path: &Path, asked: &Asked, hidden: &HiddenSet) -> Result<
             continue;
         }
         let kind = match kind {
-            Some(_) if folder.hides_name(&name, hidden) => None,
+            Some(_) if may_hide && folder.hides_name(&name, hidden) => None,
             Some(kind) => Some(kind),
             None => folder.look(&name, hidden).map(|(kind, _)| kind),
         };

@@ -24,7 +24,7 @@ pub async fn raw(
     let places = (state.settings)().hidden;
     let opened = blocking(move || {
         let found = named.open(&places.browsed(), "realpath")?;
-        found.into_file().map_err(|error| named.refusal(error, "realpath"))
+        found.into_file().map_err(|error| named.refusal(error, "open"))
     })
     .await?;
     let mut response = content::answer(opened, &name, &method, &asked)?;

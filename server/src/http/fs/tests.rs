@@ -1,6 +1,8 @@
 //! The file browser as the admin sees it.
 
+use super::Named;
 use crate::http::testing::{Server, error, get, text_of};
+use crate::workspace::paths::PathError;
 use axum::body::Body;
 use axum::response::Response;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -291,6 +293,14 @@ async fn raw_gives_the_bytes_and_nothing_that_a_browser_would_run() {
     let empty = server.raw(&server.text("d/empty")).await;
     assert_eq!((empty.status().as_u16(), &empty.headers()["content-length"]), (200, &"0".parse().unwrap()));
     assert_eq!(text_of(empty).await, "");
+}
+
+#[test]
+fn what_the_operating_system_refuses_is_forbidden() {
+    let named = Named { text: "/root/x".into(), path: "/root/x".into() };
+    let refused = named.refusal(PathError::Denied("/root/x".into()), "open");
+    assert_eq!(refused.to_string(), "EACCES: permission denied, open '/root/x'");
+    assert_eq!(refused.code_and_status().1, 403);
 }
 
 #[tokio::test]

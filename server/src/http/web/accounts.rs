@@ -11,7 +11,8 @@ use crate::http::error::ApiError;
 use crate::store::accounts::{self, Account, Change, Language, NewAccount};
 use crate::workspace::scaffold;
 use axum::Json;
-use axum::extract::{Path as UrlPath, State};
+use axum::extract::{FromRequestParts, Path as UrlPath, State};
+use axum::http::request::Parts;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -94,7 +95,7 @@ pub async fn create(
 pub async fn change(
     State(state): State<AppState>,
     _: AdminCookie,
-    UrlPath(id): UrlPath<String>,
+    AccountId(id): AccountId,
     JsonBody(body): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     // Before the body is judged.
@@ -134,7 +135,7 @@ pub async fn change(
 pub async fn remove(
     State(state): State<AppState>,
     _: AdminCookie,
-    UrlPath(id): UrlPath<String>,
+    AccountId(id): AccountId,
 ) -> Result<Json<Value>, ApiError> {
     to_the_end(async move {
         accounts::revoke(&state.accounts, &id).await?;
@@ -143,6 +144,18 @@ pub async fn remove(
         Ok(Json(json!({ "ok": true })))
     })
     .await
+}
+
+/// The account that the path names; one that is no text is no account's.
+pub struct AccountId(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for AccountId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = UrlPath::<String>::from_request_parts(parts, state).await;
+        id.map(|UrlPath(id)| Self(id)).map_err(|_| ApiError::NotFound)
+    }
 }
 
 /// What a body asks for; all but the workspace is judged.

@@ -101,6 +101,11 @@ impl Folder {
         }
     }
 
+    /// Whether entries may be hidden by their names.
+    pub fn may_hide(&self, hidden: &HiddenSet) -> bool {
+        hidden.may_hide_in(&self.handle.real)
+    }
+
     /// Whether an entry that is no link is hidden by its name.
     pub fn hides_name(&self, name: &OsStr, hidden: &HiddenSet) -> bool {
         hidden.hides_path(&self.handle.real.join(name))

@@ -175,7 +175,10 @@ async fn a_rotated_token_comes_with_the_rest_of_the_change() {
 async fn an_unknown_account_is_not_found_before_the_body_is_judged_and_deleting_it_is_no_mistake() {
     let server = Server::new();
     for body in [json!({ "label": "x" }), json!({ "accessLevel": "root" }), json!([])] {
-        assert_eq!(server.admin("PATCH", &format!("{URI}/zzz"), &body).await, (404, error("not found")));
+        for id in ["zzz", "%ff"] {
+            let answer = server.admin("PATCH", &format!("{URI}/{id}"), &body).await;
+            assert_eq!(answer, (404, error("not found")), "{id}");
+        }
     }
     assert_eq!(
         server.admin("DELETE", &format!("{URI}/zzz"), &Value::Null).await,
