@@ -41,8 +41,9 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
     let files = HomeFiles::of(&home);
     let agents = Arc::new(agents::Agents::new(home, live.clone(), clock.clone()));
     let engine = Engine::new(Parts { runs, agents, clock: clock.clone() });
+    let followed = live.clone();
     let settings = Arc::new(move || {
-        let current = live.current();
+        let current = followed.current();
         HttpSettings {
             trust_proxy: current.trust_proxy,
             cors_origins: current.cors_origins.clone(),
@@ -54,7 +55,7 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
             },
         }
     });
-    let state = AppState::new(engine.clone(), channels.clone(), settings, clock).with_files(files);
+    let state = AppState::new(engine.clone(), channels.clone(), live, settings, clock).with_files(files);
     let recovering = tokio::spawn({
         let engine = engine.clone();
         async move { engine.recover().await }

@@ -4,6 +4,7 @@ use super::{Place, block_on, existing_folder, terminal};
 use crate::access::AccountLevel;
 use crate::clock::{Clock, SystemClock, iso};
 use crate::config::Home;
+use crate::http::web::accounts::Row;
 use crate::store::accounts::{self, Account, Language, NewAccount};
 use crate::store::schema::Schema;
 use crate::store::{Database, StoreError};
@@ -96,7 +97,7 @@ async fn create(db: &Database, args: CreateArgs) -> anyhow::Result<()> {
     let new = NewAccount { workspace_path, label: args.label, level: args.access, language: Language::En };
     let created = accounts::create(db, new, SystemClock.now_ms()).await?;
     if args.output.json {
-        return terminal::say(&with_token(&created.account, &created.token).to_string());
+        return terminal::say(&with_token(created.account, &created.token)?.to_string());
     }
     terminal::say(&created.token)
 }
@@ -104,8 +105,8 @@ async fn create(db: &Database, args: CreateArgs) -> anyhow::Result<()> {
 async fn list(db: &Database, as_json: bool) -> anyhow::Result<()> {
     let accounts = accounts::list(db).await?;
     if as_json {
-        let accounts: Vec<Value> = accounts.iter().map(shown).collect();
-        return terminal::say(&Value::from(accounts).to_string());
+        let rows: Vec<Row> = accounts.into_iter().map(Row::of).collect();
+        return terminal::say(&serde_json::to_string(&rows)?);
     }
     if accounts.is_empty() {
         terminal::tell("no accounts; make one with `halo token create --workspace DIR`");
@@ -148,31 +149,15 @@ async fn rotate(db: &Database, args: IdArgs) -> anyhow::Result<()> {
     }
     let account = accounts::list(db).await?.into_iter().find(|account| account.id == args.id);
     let account = account.ok_or_else(|| anyhow::anyhow!(unknown(&args.id)))?;
-    terminal::say(&with_token(&account, &token).to_string())
+    terminal::say(&with_token(account, &token)?.to_string())
 }
 
 fn unknown(id: &str) -> String {
     format!("no account `{id}`; `halo token list` shows them")
 }
 
-/// An account as the API shows it.
-fn shown(account: &Account) -> Value {
-    json!({
-        "accountId": account.id,
-        "tokenPrefix": account.token_prefix,
-        "workspacePath": account.workspace_path,
-        "workspaceMissing": !account.workspace_path.is_dir(),
-        "label": account.label,
-        "enabled": u8::from(account.enabled),
-        "accessLevel": account.level.as_str(),
-        "language": account.language.as_str(),
-        "createdAt": account.created_at,
-        "updatedAt": account.updated_at,
-    })
-}
-
-fn with_token(account: &Account, token: &str) -> Value {
-    let mut shown = shown(account);
+fn with_token(account: Account, token: &str) -> anyhow::Result<Value> {
+    let mut shown = serde_json::to_value(Row::of(account))?;
     shown["token"] = token.into();
-    shown
+    Ok(shown)
 }

@@ -70,6 +70,8 @@ pub struct Effective {
     pub writable_dirs: Arc<[PathBuf]>,
     /// `HALO_DEFAULT_PROVIDER`.
     pub default_provider: Option<String>,
+    /// `HALO_BADGE`, without blanks around it.
+    pub badge: Option<String>,
     resolved: Vec<Resolved>,
     sections: Arc<Sections>,
     workspaces: Arc<Workspaces>,
@@ -114,6 +116,10 @@ impl Effective {
             hidden_files: values.paths("general.sandbox.hidden_files"),
             writable_dirs: values.paths("general.sandbox.writable_dirs"),
             default_provider: values.text("HALO_DEFAULT_PROVIDER"),
+            badge: values
+                .text("HALO_BADGE")
+                .map(|badge| badge.trim().to_owned())
+                .filter(|badge| !badge.is_empty()),
             resolved,
             sections,
             workspaces,

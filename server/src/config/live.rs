@@ -87,6 +87,11 @@ impl Live {
         self.0.current.load_full()
     }
 
+    /// The home whose files these are.
+    pub fn home(&self) -> &Home {
+        &self.0.home
+    }
+
     /// Wakes after each change that was taken up.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()

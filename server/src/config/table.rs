@@ -160,6 +160,7 @@ pub static SETTINGS: &[Setting] = &[
     general("general.sandbox.writable_dirs", Kind::Paths, "", "Folders that workspace sessions may write to, beside the workspace."),
     environment("HALO_DEFAULT_PROVIDER", Kind::Text, "", "The model provider of agents that name none."),
     environment("HALO_MAX_CONTEXT_TOKENS", number(1, 100_000_000), "272000", "The context window of models whose provider file names none."),
+    environment("HALO_BADGE", Kind::Text, "", "A word by which people tell this server from others; anyone may read it."),
 ];
 
 /// A key that files of the Node program may hold and that does nothing here.

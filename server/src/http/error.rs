@@ -1,6 +1,7 @@
 //! What a surface answers when it refuses: one enum with a code for the log, a status and a message for the
 //! client. The body is always `{"error": message}`. Internal failures are logged with an id; only the id goes out.
 
+use super::admin::error::AdminError;
 use crate::session::{SessionError, WorkspaceError};
 use crate::store::StoreError;
 use axum::Json;
@@ -147,6 +148,9 @@ pub enum ApiError {
     /// The server is going down.
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// A refusal of the login or of a route behind the admin cookie.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
     /// Something of ours failed; the log says what, under this id.
     #[error("internal error (id {id})")]
     Internal {
@@ -204,6 +208,7 @@ impl ApiError {
             Self::WorkspaceUnusable(_) => ("workspace_unusable", StatusCode::INTERNAL_SERVER_ERROR),
             Self::NotOwner(_) => ("not_owner", StatusCode::SERVICE_UNAVAILABLE),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE),
+            Self::Admin(error) => error.code_and_status(),
             Self::Internal { .. } => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
@@ -213,6 +218,7 @@ impl ApiError {
         match self {
             Self::LockedOut { retry_after } => Some(*retry_after),
             Self::ShuttingDown => Some(RETRY_AFTER_SHUTDOWN),
+            Self::Admin(error) => error.retry_after(),
             _ => None,
         }
     }

@@ -4,26 +4,32 @@
 //! This module promises the common frame around every answer: JSON errors, CORS, compression, `nosniff`, and a
 //! log line that never holds a query string, because tokens travel in it.
 
+pub mod admin;
 pub mod auth;
 pub mod content;
 pub mod cors;
 pub mod error;
+pub mod fs;
 pub mod health;
 pub mod metrics;
 pub mod serve;
 pub mod sse;
+pub mod streams;
 pub mod web;
 
 #[cfg(test)]
 mod testing;
 
 use crate::clock::Clock;
+use crate::config::Live;
 use crate::session::Engine;
 use crate::store::Database;
 use crate::workspace::hidden::HiddenPlaces;
+use admin::Admin;
+use auth::lockout::Lockout;
 use auth::token::Gate;
 use axum::Router;
-use axum::extract::{FromRef, Request};
+use axum::extract::{FromRef, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -32,6 +38,7 @@ use error::ApiError;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
+use streams::Streams;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
@@ -64,7 +71,9 @@ pub type SettingsSource = Arc<dyn Fn() -> HttpSettings + Send + Sync>;
 pub struct AppState {
     engine: Engine,
     gate: Arc<Gate>,
+    admin: Arc<Admin>,
     accounts: Database,
+    streams: Streams,
     settings: SettingsSource,
     clock: Arc<dyn Clock>,
     pointers: Arc<Pointers>,
@@ -73,12 +82,22 @@ pub struct AppState {
 }
 
 impl AppState {
-    /// The state of a server that starts now. `accounts` is the database of the channel accounts.
-    pub fn new(engine: Engine, accounts: Database, settings: SettingsSource, clock: Arc<dyn Clock>) -> Self {
-        let gate = Arc::new(Gate::new(accounts.clone(), settings.clone(), clock.clone()));
+    /// The state of a server that starts now. `accounts` is the database of the channel accounts; of `live` the
+    /// admin's password and secret are read, and the password is changed.
+    pub fn new(
+        engine: Engine,
+        accounts: Database,
+        live: Live,
+        settings: SettingsSource,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let lockout = Arc::new(Lockout::default());
+        let gate = Arc::new(Gate::new(accounts.clone(), lockout.clone(), settings.clone(), clock.clone()));
+        let admin = Arc::new(Admin::new(live, lockout, settings.clone(), clock.clone()));
+        let streams = Streams::new(accounts.clone());
         let (pointers, files) = (Arc::default(), Arc::default());
         let started_at_ms = clock.now_ms();
-        Self { engine, gate, accounts, settings, clock, pointers, files, started_at_ms }
+        Self { engine, gate, admin, accounts, streams, settings, clock, pointers, files, started_at_ms }
     }
 
     /// The same with what commands read of the home; without, there are no aliases and no global skills.
@@ -99,6 +118,12 @@ impl FromRef<AppState> for Arc<Gate> {
     }
 }
 
+impl FromRef<AppState> for Arc<Admin> {
+    fn from_ref(state: &AppState) -> Self {
+        state.admin.clone()
+    }
+}
+
 /// Every route of the server, with the common frame around it.
 pub fn router(state: AppState) -> Router {
     let settings = state.settings.clone();
@@ -107,6 +132,8 @@ pub fn router(state: AppState) -> Router {
         .route("/api/health", get(health::health))
         .route("/api/metrics", get(metrics::metrics))
         .merge(web::routes())
+        .merge(admin::routes())
+        .merge(fs::routes())
         .fallback(unknown_path)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .with_state(state)
@@ -122,10 +149,11 @@ async fn welcome() -> &'static str {
      Every message needs a token; `halo token create` makes one.\n"
 }
 
-/// Below `/api` an unknown path does not even tell that it is unknown.
-async fn unknown_path(uri: Uri) -> ApiError {
+/// Below `/api` an unknown path tells only the admin that it is unknown.
+async fn unknown_path(State(admin): State<Arc<Admin>>, headers: HeaderMap, uri: Uri) -> ApiError {
     let path = uri.path();
-    if path == "/api" || path.starts_with("/api/") { ApiError::Unauthorized } else { ApiError::NotFound }
+    let is_api = path == "/api" || path.starts_with("/api/");
+    if is_api && admin.session(&headers).is_none() { ApiError::Unauthorized } else { ApiError::NotFound }
 }
 
 fn compression() -> CompressionLayer<impl compression::Predicate> {

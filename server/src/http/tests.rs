@@ -1,111 +1,21 @@
 //! The frame around every answer and the order of checks, as a client sees them. What needs a run is tested
 //! against the real program, in `tests/`.
 
-use super::testing::{frames, text_of};
+use super::testing::{Server, error, frames, get, post_json, text_of, with_token};
 use super::*;
 use crate::access::AccountLevel;
-use crate::clock::Clock;
-use crate::store::accounts::{self, Language, NewAccount};
-use crate::store::schema::Schema;
+use crate::store::accounts;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{Request, request};
-use axum::response::Response;
+use axum::http::Request;
 use futures_util::stream;
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
-use tempfile::TempDir;
+use std::sync::atomic::Ordering;
 use tower::ServiceExt;
-
-#[derive(Default)]
-struct HandClock(AtomicI64);
-
-impl Clock for HandClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-struct Server {
-    router: Router,
-    accounts: Database,
-    clock: Arc<HandClock>,
-    settings: Arc<Mutex<HttpSettings>>,
-    folder: TempDir,
-}
-
-impl Server {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let accounts = Database::open(&folder.path().join("channels.db"), Schema::Channels).unwrap();
-        let clock = Arc::new(HandClock(AtomicI64::new(1_796_148_000_000)));
-        let settings = Arc::new(Mutex::new(HttpSettings::default()));
-        let source = settings.clone();
-        let state = AppState::new(
-            testing::engine(),
-            accounts.clone(),
-            Arc::new(move || source.lock().unwrap().clone()),
-            clock.clone(),
-        );
-        Self { router: router(state), accounts, clock, settings, folder }
-    }
-
-    async fn account(&self, level: AccountLevel) -> accounts::Created {
-        let new = NewAccount {
-            workspace_path: self.folder.path().to_owned(),
-            label: String::new(),
-            level,
-            language: Language::En,
-        };
-        accounts::create(&self.accounts, new, 0).await.unwrap()
-    }
-
-    async fn token(&self, level: AccountLevel) -> String {
-        self.account(level).await.token
-    }
-
-    async fn send(&self, request: Request<Body>) -> Response {
-        self.router.clone().oneshot(request).await.unwrap()
-    }
-
-    /// Status, and the body as JSON.
-    async fn json(&self, request: Request<Body>) -> (u16, Value) {
-        let response = self.send(request).await;
-        let status = response.status().as_u16();
-        let text = text_of(response).await;
-        (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("no JSON: {text:?}")))
-    }
-
-    async fn history_with(&self, token: &str) -> (u16, Value) {
-        // An id of a wrong shape is refused right after the token, before any session is asked.
-        self.json(with_token(get("/api/web/history?sessionId=a/b"), token)).await
-    }
-}
-
-fn get(uri: &str) -> request::Builder {
-    Request::get(uri)
-}
-
-fn with_token(request: request::Builder, token: &str) -> Request<Body> {
-    request.header("x-token", token).body(Body::empty()).unwrap()
-}
-
-fn post_json(uri: &str, token: &str, body: impl Into<Body>) -> Request<Body> {
-    Request::post(uri)
-        .header("x-token", token)
-        .header("content-type", "application/json")
-        .body(body.into())
-        .unwrap()
-}
-
-fn error(text: &str) -> Value {
-    json!({ "error": text })
-}
 
 const ADMITTED: u16 = 400;
 

@@ -177,6 +177,16 @@ pub async fn get(db: &Database, id: &str) -> Result<Option<Account>, StoreError>
     .await
 }
 
+/// Those of these accounts that are there and enabled.
+pub async fn enabled_among(db: &Database, ids: Vec<String>) -> Result<Vec<Account>, StoreError> {
+    db.read(move |db| {
+        let sql = format!("SELECT {COLUMNS} FROM channel_accounts WHERE account_id = ?1 AND enabled");
+        let mut select = db.prepare_cached(&sql)?;
+        ids.iter().filter_map(|id| select.query_row([id], account).optional().transpose()).collect()
+    })
+    .await
+}
+
 /// Deletes the account; false when there is none. Its token opens nothing from then on.
 pub async fn revoke(db: &Database, id: &str) -> Result<bool, StoreError> {
     let id = id.to_owned();
@@ -191,33 +201,44 @@ pub async fn revoke(db: &Database, id: &str) -> Result<bool, StoreError> {
 /// Gives the account a new token, and the only sight of it; the old one opens nothing from then on. `None` when
 /// there is no such account.
 pub async fn rotate(db: &Database, id: &str, now_ms: i64) -> Result<Option<String>, StoreError> {
-    let id = id.to_owned();
+    update_and_rotate(db, id, Change::default(), now_ms).await
+}
+
+/// [`update`] and [`rotate`] as one change.
+pub async fn update_and_rotate(
+    db: &Database,
+    id: &str,
+    change: Change,
+    now_ms: i64,
+) -> Result<Option<String>, StoreError> {
     let token = new_token();
-    let secret = hash(&token);
-    let prefix = token[..PREFIX_CHARS].to_owned();
-    let found = db
-        .write(move |db| {
-            let updated = db
-                .prepare_cached(
-                    "UPDATE channel_accounts SET token_hash = ?2, token_prefix = ?3, updated_at = ?4
-                     WHERE account_id = ?1",
-                )?
-                .execute(params![id, secret, prefix, now_ms])?;
-            Ok(updated > 0)
-        })
-        .await?;
+    let found = apply(db, id, change, Some(&token), now_ms).await?;
     Ok(found.then_some(token))
 }
 
 /// Changes the account; false when there is none.
 pub async fn update(db: &Database, id: &str, change: Change, now_ms: i64) -> Result<bool, StoreError> {
+    apply(db, id, change, None, now_ms).await
+}
+
+async fn apply(
+    db: &Database,
+    id: &str,
+    change: Change,
+    token: Option<&str>,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
     let id = id.to_owned();
+    let secret = token.map(hash);
+    let prefix = token.map(|token| token[..PREFIX_CHARS].to_owned());
     db.write(move |db| {
         let updated = db
             .prepare_cached(
                 "UPDATE channel_accounts SET label = coalesce(?2, label),
                  workspace_path = coalesce(?3, workspace_path), enabled = coalesce(?4, enabled),
-                 access_level = coalesce(?5, access_level), language = coalesce(?6, language), updated_at = ?7
+                 access_level = coalesce(?5, access_level), language = coalesce(?6, language),
+                 token_hash = coalesce(?7, token_hash), token_prefix = coalesce(?8, token_prefix),
+                 updated_at = ?9
                  WHERE account_id = ?1",
             )?
             .execute(params![
@@ -227,6 +248,8 @@ pub async fn update(db: &Database, id: &str, change: Change, now_ms: i64) -> Res
                 change.enabled,
                 change.level.map(AccountLevel::as_str),
                 change.language.map(Language::as_str),
+                secret,
+                prefix,
                 now_ms,
             ])?;
         Ok(updated > 0)
@@ -343,6 +366,25 @@ mod tests {
         assert!(!revoke(&db, &account.id).await.unwrap());
         assert_eq!(rotate(&db, &account.id, 9).await.unwrap(), None);
         assert!(!update(&db, &account.id, Change::default(), 9).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_change_and_a_new_token_come_together() {
+        let (_folder, db, Created { account, token }) = with_account().await;
+        let change = Change { label: Some("desk".into()), ..Change::default() };
+        let second = update_and_rotate(&db, &account.id, change, 9).await.unwrap().unwrap();
+        assert_eq!(by_token(&db, &token).await.unwrap(), None);
+        assert_eq!(by_token(&db, &second).await.unwrap().unwrap().label, "desk");
+    }
+
+    #[tokio::test]
+    async fn accounts_that_are_gone_or_disabled_are_not_among_the_enabled() {
+        let (_folder, db, Created { account, .. }) = with_account().await;
+        let ids = || vec![account.id.clone(), "00000000".to_owned()];
+        assert_eq!(enabled_among(&db, ids()).await.unwrap(), std::slice::from_ref(&account));
+        let off = Change { enabled: Some(false), ..Change::default() };
+        update(&db, &account.id, off, 6).await.unwrap();
+        assert_eq!(enabled_among(&db, ids()).await.unwrap(), []);
     }
 
     #[tokio::test]

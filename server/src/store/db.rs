@@ -70,6 +70,12 @@ impl Database {
         self.inner.readers.run(work).await
     }
 
+    /// A number that is another one whenever the database has been changed since, by this process or another.
+    /// Cheap enough to be asked every second.
+    pub async fn version(&self) -> Result<i64, StoreError> {
+        self.inner.readers.version().await
+    }
+
     /// Refuses what is new, finishes what waits, folds the log into the file and closes it. May be called more
     /// than once.
     pub async fn close(&self) {
@@ -210,6 +216,22 @@ mod tests {
         assert_eq!(db.read(count).await.unwrap(), 200);
         other.close().await;
         db.close().await;
+    }
+
+    #[tokio::test]
+    async fn the_version_changes_with_every_change_of_any_program_and_with_nothing_else() {
+        let (_folder, file, db) = open();
+        let first = db.version().await.unwrap();
+        db.read(count).await.unwrap();
+        assert_eq!(db.version().await.unwrap(), first);
+        db.write(add("/mine".into())).await.unwrap();
+        let second = db.version().await.unwrap();
+        assert_ne!(second, first);
+        Connection::open(&file).unwrap().execute("INSERT INTO workspaces VALUES ('/t', 0, 0)", []).unwrap();
+        assert_ne!(db.version().await.unwrap(), second);
+        db.close().await;
+        assert!(matches!(db.version().await, Err(StoreError::Closed)));
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no log is left");
     }
 
     #[tokio::test]

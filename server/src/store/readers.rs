@@ -24,11 +24,13 @@ pub(super) struct Readers {
 struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
+    /// The one that tells whether the database has changed: only the same connection can tell.
+    watcher: Mutex<Option<Connection>>,
 }
 
 impl Readers {
     pub(super) fn new(path: &Path) -> Self {
-        let pool = Pool { path: path.to_owned(), idle: Mutex::default() };
+        let pool = Pool { path: path.to_owned(), idle: Mutex::default(), watcher: Mutex::default() };
         Self { pool: Arc::new(pool), turns: Arc::new(Semaphore::new(READERS as usize)) }
     }
 
@@ -36,6 +38,19 @@ impl Readers {
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.in_turn(move |pool| pool.read(work)).await
+    }
+
+    /// Another number whenever any other connection, of whatever process, has changed the database since.
+    pub(super) async fn version(&self) -> Result<i64, StoreError> {
+        self.in_turn(Pool::version).await
+    }
+
+    async fn in_turn<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Pool) -> Result<T, StoreError> + Send + 'static,
     {
         let turn = timeout(WAIT, Arc::clone(&self.turns).acquire_owned())
             .await
@@ -45,7 +60,7 @@ impl Readers {
         // The turn goes with the work: a reader that nobody waits for any more still counts.
         let read = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            pool.read(work)
+            work(&pool)
         });
         match read.await {
             Ok(outcome) => outcome,
@@ -61,6 +76,7 @@ impl Readers {
         self.turns.close();
         drop(all);
         self.pool.idle().clear();
+        self.pool.watcher().take();
     }
 }
 
@@ -79,6 +95,21 @@ impl Pool {
             self.idle().push(connection);
         }
         Ok(outcome?)
+    }
+
+    fn version(&self) -> Result<i64, StoreError> {
+        let mut watcher = self.watcher();
+        let connection = match watcher.take() {
+            Some(connection) => connection,
+            None => connect(&self.path, Access::Read)?,
+        };
+        let version = connection.query_row("PRAGMA data_version", [], |row| row.get(0))?;
+        *watcher = Some(connection);
+        Ok(version)
+    }
+
+    fn watcher(&self) -> std::sync::MutexGuard<'_, Option<Connection>> {
+        self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {

@@ -49,6 +49,14 @@ impl HiddenPlaces {
             HiddenSet::of(workspace, &self.user_home, &self.halo_home, &self.dirs, &self.files)
         }
     }
+
+    /// What the admin's file browser keeps from everyone: keys and logins of the person, secrets and databases of
+    /// halo's home. What halo keeps in workspaces is the admin's to see.
+    pub fn browsed(&self) -> HiddenSet {
+        let mut set = HiddenSet::default();
+        set.add_of_server(&self.user_home, &self.halo_home, &self.dirs, &self.files);
+        set
+    }
 }
 
 /// The hidden places of one workspace.
@@ -58,6 +66,8 @@ pub struct HiddenSet {
     files: Vec<PathBuf>,
     /// Folders where every name with `.db` in it is hidden.
     database_dirs: Vec<PathBuf>,
+    /// Whether what halo keeps below any `.halo` is hidden.
+    runtimes: bool,
     /// Whether the memory and environment of processes is hidden.
     processes: bool,
     /// Hidden files that have several names, found when first asked for. `None`: too many to tell.
@@ -74,32 +84,37 @@ impl HiddenSet {
         files: &[PathBuf],
     ) -> Self {
         let mut set = Self::runtime_of(workspace);
-        set.processes = true;
+        set.add_of_server(user_home, halo_home, dirs, files);
+        set
+    }
+
+    /// Adds what is hidden whatever the workspace.
+    fn add_of_server(&mut self, user_home: &Path, halo_home: &Path, dirs: &[PathBuf], files: &[PathBuf]) {
+        self.processes = true;
         for name in HOME_DIRS {
-            add(&mut set.dirs, &user_home.join(name));
+            add(&mut self.dirs, &user_home.join(name));
         }
         for name in HOME_FILES {
-            add(&mut set.files, &user_home.join(name));
+            add(&mut self.files, &user_home.join(name));
         }
         for home in [halo_home.to_owned(), user_home.join(".halo")] {
             for name in HALO_DIRS {
-                add(&mut set.dirs, &home.join(name));
+                add(&mut self.dirs, &home.join(name));
             }
-            add(&mut set.database_dirs, &home.join("global"));
+            add(&mut self.database_dirs, &home.join("global"));
         }
-        add(&mut set.files, Path::new("/proc/kcore"));
+        add(&mut self.files, Path::new("/proc/kcore"));
         for dir in dirs {
-            add(&mut set.dirs, dir);
+            add(&mut self.dirs, dir);
         }
         for file in files {
-            add(&mut set.files, file);
+            add(&mut self.files, file);
         }
-        set
     }
 
     /// Only what halo itself keeps in a workspace: sessions, logs, databases.
     pub fn runtime_of(workspace: &Path) -> Self {
-        let mut set = Self::default();
+        let mut set = Self { runtimes: true, ..Self::default() };
         let own = workspace.join(".halo");
         for name in RUNTIME_DIRS {
             add(&mut set.dirs, &own.join(name));
@@ -114,8 +129,18 @@ impl HiddenSet {
             || self.files.iter().any(|file| real == file)
             || real.parent().is_some_and(|parent| self.database_dirs.iter().any(|dir| dir == parent))
                 && real.file_name().is_some_and(names_a_database)
-            || is_runtime(real)
+            || self.runtimes && is_runtime(real)
             || self.processes && belongs_to_a_process(real)
+    }
+
+    /// Whether anything directly in this real folder, which is not hidden itself, may be hidden by its path. Spares
+    /// who lists a large folder the look at each entry.
+    pub fn may_hide_in(&self, dir: &Path) -> bool {
+        let mut places = self.dirs.iter().chain(&self.files);
+        self.runtimes
+            || places.any(|place| place.parent() == Some(dir))
+            || self.database_dirs.iter().any(|databases| databases == dir)
+            || self.processes && dir == Path::new("/proc")
     }
 
     /// Whether a file is another name (a hard link) of a hidden one. When there are too many hidden files to
@@ -298,6 +323,33 @@ mod tests {
     #[case("/proc/cpuinfo")]
     fn anything_else_is_not(#[case] path: &str) {
         assert!(!set().hides_path(Path::new(path)));
+    }
+
+    #[rstest]
+    #[case("/home/u/.ssh/id_ed25519", true)]
+    #[case("/data/halo/secrets/config.yaml", true)]
+    #[case("/data/halo/global/runs.db-wal", true)]
+    #[case("/srv/private", true)]
+    #[case("/srv/key.pem", true)]
+    #[case("/proc/1/environ", true)]
+    #[case("/ws/.halo/halo.db", false)]
+    #[case("/ws/.halo/sessions/x", false)]
+    #[case("/ws/.halo/logs", false)]
+    fn the_file_browser_sees_what_halo_keeps_in_workspaces_and_no_secrets(
+        #[case] path: &str,
+        #[case] hidden: bool,
+    ) {
+        let places = HiddenPlaces {
+            user_home: "/home/u".into(),
+            halo_home: "/data/halo".into(),
+            dirs: Arc::from(["/srv/private".into()]),
+            files: Arc::from(["/srv/key.pem".into()]),
+        };
+        let set = places.browsed();
+        assert_eq!(set.hides_path(Path::new(path)), hidden);
+        let path = Path::new(path);
+        let first = path.ancestors().find(|above| above.parent().is_none_or(|above| !set.hides_path(above)));
+        assert_eq!(set.may_hide_in(first.and_then(Path::parent).unwrap()), hidden, "{first:?}");
     }
 
     #[test]

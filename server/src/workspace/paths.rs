@@ -4,6 +4,7 @@
 //! could block. What is hidden is [`super::hidden`]'s knowledge; writing is in [`replace`].
 
 mod error;
+pub mod found;
 pub mod replace;
 #[cfg(test)]
 mod tests;

@@ -19,8 +19,10 @@ const MAX_ENTRIES: usize = 16_384;
 pub enum Bucket {
     /// Tokens of channel accounts.
     Token,
-    /// The admin password.
+    /// The admin password, by someone who is not logged in.
     Login,
+    /// The admin password, by someone who is and wants to change it.
+    PasswordChange,
 }
 
 /// The address is locked out.

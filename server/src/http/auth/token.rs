@@ -29,6 +29,8 @@ pub struct Caller {
     pub workspace: PathBuf,
     /// The language that its owner reads.
     pub language: Language,
+    /// The readable start of the token that it came with.
+    pub token_prefix: String,
 }
 
 impl Caller {
@@ -46,15 +48,20 @@ impl Caller {
 /// Decides who may come in: the accounts, and the lockout in front of them.
 pub struct Gate {
     accounts: Database,
-    lockout: Lockout,
+    lockout: Arc<Lockout>,
     settings: SettingsSource,
     clock: Arc<dyn Clock>,
 }
 
 impl Gate {
-    /// A gate that has locked out nobody yet.
-    pub fn new(accounts: Database, settings: SettingsSource, clock: Arc<dyn Clock>) -> Self {
-        Self { accounts, lockout: Lockout::default(), settings, clock }
+    /// A gate with this lockout in front.
+    pub fn new(
+        accounts: Database,
+        lockout: Arc<Lockout>,
+        settings: SettingsSource,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { accounts, lockout, settings, clock }
     }
 
     /// Checks 1 to 3. The account is looked up every time, so that a change of level, a rotated or a disabled
@@ -75,6 +82,7 @@ impl Gate {
             level: account.level,
             workspace: account.workspace_path,
             language: account.language,
+            token_prefix: account.token_prefix,
         })
     }
 }

@@ -30,16 +30,19 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        let json = is_json(request.headers());
-        let announced = announced_length(request.headers());
-        if announced.is_some_and(|length| length > MAX_BODY as u64)
-            && request.headers().contains_key(header::EXPECT)
-        {
-            // This client waits for leave to send: it gets the answer, and no leave.
-            return Err(ApiError::BodyTooLarge);
-        }
-        read(request.into_body(), json, announced).await.map(Self)
+        read_json(request, MAX_BODY).await.map(Self)
     }
+}
+
+/// The body of the request as [`JsonBody`] takes it, of at most `max` bytes.
+pub async fn read_json(request: Request, max: usize) -> Result<Bytes, ApiError> {
+    let json = is_json(request.headers());
+    let announced = announced_length(request.headers());
+    if announced.is_some_and(|length| length > max as u64) && request.headers().contains_key(header::EXPECT) {
+        // This client waits for leave to send: it gets the answer, and no leave.
+        return Err(ApiError::BodyTooLarge);
+    }
+    read(request.into_body(), json, announced, max).await
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -54,11 +57,11 @@ fn announced_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn read(mut body: Body, json: bool, announced: Option<u64>) -> Result<Bytes, ApiError> {
+async fn read(mut body: Body, json: bool, announced: Option<u64>, max: usize) -> Result<Bytes, ApiError> {
     if !json && announced.is_some_and(|length| length > 0) {
         return Err(ApiError::UnsupportedMediaType);
     }
-    if announced.is_some_and(|length| length > MAX_BODY as u64) {
+    if announced.is_some_and(|length| length > max as u64) {
         return refuse_too_large(body);
     }
     let mut whole = BytesMut::new();
@@ -69,7 +72,7 @@ async fn read(mut body: Body, json: bool, announced: Option<u64>) -> Result<Byte
         if !json && !data.is_empty() {
             return Err(ApiError::UnsupportedMediaType);
         }
-        if whole.len() + data.len() > MAX_BODY {
+        if whole.len() + data.len() > max {
             return refuse_too_large(body);
         }
         whole.extend_from_slice(&data);
@@ -237,7 +240,7 @@ mod tests {
             counter.fetch_add(PIECE, Ordering::SeqCst);
             Ok::<_, Infallible>(piece.clone())
         });
-        let refused = read(Body::from_stream(endless), true, None).await;
+        let refused = read(Body::from_stream(endless), true, None, MAX_BODY).await;
         assert_eq!(refused, Err(ApiError::BodyTooLarge));
         assert!(sent.load(Ordering::SeqCst) <= MAX_BODY + 2 * PIECE);
     }
@@ -245,19 +248,19 @@ mod tests {
     #[tokio::test]
     async fn a_body_of_exactly_the_limit_is_taken() {
         let body = Body::from(vec![b' '; MAX_BODY]);
-        assert_eq!(read(body, true, Some(MAX_BODY as u64)).await.unwrap().len(), MAX_BODY);
+        assert_eq!(read(body, true, Some(MAX_BODY as u64), MAX_BODY).await.unwrap().len(), MAX_BODY);
     }
 
     #[tokio::test]
     async fn no_body_needs_no_type_but_a_chunked_one_does() {
-        assert_eq!(read(Body::empty(), false, None).await, Ok(Bytes::new()));
+        assert_eq!(read(Body::empty(), false, None, MAX_BODY).await, Ok(Bytes::new()));
         let chunked = Body::from_stream(stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"{}"))]));
-        assert_eq!(read(chunked, false, None).await, Err(ApiError::UnsupportedMediaType));
+        assert_eq!(read(chunked, false, None, MAX_BODY).await, Err(ApiError::UnsupportedMediaType));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stops_coming_is_given_up() {
         let silent = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        assert_eq!(read(silent, true, Some(10)).await, Err(ApiError::BodyTimeout));
+        assert_eq!(read(silent, true, Some(10), MAX_BODY).await, Err(ApiError::BodyTimeout));
     }
 }

@@ -34,9 +34,11 @@ pub async fn chat(
         Ok(target) => target,
         Err(refused) => return in_stream(refused),
     };
+    let stream = state.streams.register(&caller);
     if commands::is_command(&said.text) {
         let asked = Asked { state, caller, target, agent_id: named.agent_id };
-        return commands::answer(asked, said.text).await.or_else(in_stream);
+        let answered = commands::answer(asked, said.text).await;
+        return answered.map(|answer| stream.over(answer)).or_else(in_stream);
     }
     let message = Inbound {
         text: said.text,
@@ -46,7 +48,7 @@ pub async fn chat(
         agent_id: named.agent_id,
     };
     match to_the_end(send(state, caller, target, message, said.files)).await {
-        Ok((id, sent)) => Ok(answer(&id, sent)),
+        Ok((id, sent)) => Ok(stream.over(answer(&id, sent))),
         Err(refused) => in_stream(refused),
     }
 }

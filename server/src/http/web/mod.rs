@@ -1,7 +1,9 @@
 //! The web channel, `/api/web/*` (web contract, section 2): chat and subscribe as event streams, history, stop,
 //! the two session routes, and files. Each handler has the same shape: [`Caller`] first
-//! (checks 1 to 3), then the body, then [`request`] (checks 4 to 6), then one call of the session floor.
+//! (checks 1 to 3), then the body, then [`request`] (checks 4 to 6), then one call of the session floor. The
+//! accounts behind the tokens are the business of the admin, who comes with a cookie.
 
+pub mod accounts;
 pub mod body;
 pub mod chat;
 pub mod commands;
@@ -20,7 +22,7 @@ use super::error::ApiError;
 use crate::session::Workspace;
 use crate::session::ids::SessionId;
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{get, patch, post};
 use std::future::Future;
 
 /// The routes of the channel.
@@ -32,6 +34,8 @@ pub fn routes() -> Router<AppState> {
         .route("/api/web/history", get(history::history))
         .route("/api/web/subscribe", get(subscribe::subscribe))
         .route("/api/web/file", get(file::file))
+        .route("/api/web/accounts", get(accounts::list).post(accounts::create))
+        .route("/api/web/accounts/{id}", patch(accounts::change).delete(accounts::remove))
 }
 
 /// The session that a request means: the one it names, else the one that the account was moved to, else its most
@@ -57,7 +61,7 @@ async fn session_or_latest(
 
 /// Runs a sequence that changes something in a task of its own: a handler is dropped when its client leaves, and
 /// must not take half a sequence with it.
-async fn to_the_end<T: Send + 'static>(
+pub(super) async fn to_the_end<T: Send + 'static>(
     sequence: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Result<T, ApiError> {
     match tokio::spawn(sequence).await {

@@ -179,6 +179,7 @@ mod tests {
             level,
             workspace: workspace.to_owned(),
             language: Language::En,
+            token_prefix: "abcdef".into(),
         }
     }
 

@@ -28,8 +28,9 @@ pub async fn subscribe(
     let Some(id) = session_or_latest(&state, &workspace, &caller, target.session).await? else {
         return Ok(no_session());
     };
+    let stream = state.streams.register(&caller);
     let feed = workspace.session(&id).subscribe(from(&headers, &query)).await?;
-    Ok(answer(&id, feed))
+    Ok(stream.over(answer(&id, feed)))
 }
 
 /// Where to begin. The header goes before the query, since a browser that reconnects by itself repeats the old
