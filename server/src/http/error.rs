@@ -141,6 +141,9 @@ pub enum ApiError {
     /// The workspace cannot be opened as it is; the text names the file and what to do.
     #[error("workspace unusable: {0}")]
     WorkspaceUnusable(String),
+    /// No room; the text says where, as far as it is known.
+    #[error("{0}")]
+    DiskFull(String),
     /// Another process owns the workspace; the text names it.
     #[error("{0}")]
     NotOwner(String),
@@ -202,6 +205,7 @@ impl ApiError {
             Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
             Self::NotFound => ("not_found", StatusCode::NOT_FOUND),
             Self::WorkspaceUnusable(_) => ("workspace_unusable", StatusCode::INTERNAL_SERVER_ERROR),
+            Self::DiskFull(_) => ("disk_full", StatusCode::INSUFFICIENT_STORAGE),
             Self::NotOwner(_) => ("not_owner", StatusCode::SERVICE_UNAVAILABLE),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE),
             Self::Internal { .. } => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
@@ -246,6 +250,7 @@ impl From<SessionError> for ApiError {
             // Only agents meet a full queue, and only a removal a session that does not come to rest.
             error @ (SessionError::QueueFull { .. } | SessionError::Busy) => Self::internal(error),
             SessionError::ShuttingDown => Self::ShuttingDown,
+            SessionError::DiskFull => Self::DiskFull(error.to_string()),
             SessionError::Internal(id) => Self::Internal { id },
         }
     }
@@ -260,6 +265,10 @@ impl From<WorkspaceError> for ApiError {
                 tracing::error!("a workspace is unusable: {text}");
                 Self::WorkspaceUnusable(text)
             }
+            WorkspaceError::DiskFull(text) => {
+                tracing::error!("a workspace cannot be opened: {text}");
+                Self::DiskFull(text)
+            }
             WorkspaceError::Internal(id) => Self::Internal { id },
         }
     }
@@ -269,6 +278,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Closed => Self::ShuttingDown,
+            StoreError::Full => Self::DiskFull(error.to_string()),
             other => Self::internal(other),
         }
     }
@@ -318,6 +328,7 @@ mod tests {
             ApiError::MethodNotAllowed,
             ApiError::NotFound,
             ApiError::WorkspaceUnusable("/ws/.halo/halo.db: made by a newer halo".into()),
+            ApiError::DiskFull("the disk is full: free some space, then try again".into()),
             ApiError::NotOwner("workspace in use by process 7".into()),
             ApiError::ShuttingDown,
             ApiError::Internal { id: "0badcafe".into() },

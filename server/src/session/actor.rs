@@ -406,7 +406,7 @@ impl Actor {
 
     /// Logs a failure of the store and gives the error that a client sees.
     pub fn internal(&self, error: &StoreError) -> SessionError {
-        super::internal(&format!("session {}", self.id), error)
+        super::store_failed(&format!("session {}", self.id), error)
     }
 }
 

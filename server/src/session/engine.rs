@@ -6,7 +6,7 @@ use super::run::AgentSource;
 use super::workspace::{Workspace, has_database};
 use super::{Census, WorkspaceError, logged};
 use crate::clock::Clock;
-use crate::store::{Database, runs};
+use crate::store::{Database, StoreError, runs};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,9 +102,10 @@ impl Engine {
         let opening = self.inner.tasks.spawn(async move {
             cell.get_or_try_init(|| async {
                 let Parts { runs, agents, clock } = &inner.parts;
-                runs::remember(runs, &real, clock.now_ms())
-                    .await
-                    .map_err(|error| WorkspaceError::Internal(logged("runs.db", &error)))?;
+                runs::remember(runs, &real, clock.now_ms()).await.map_err(|error| match error {
+                    StoreError::Full => WorkspaceError::DiskFull(format!("runs.db: {error}")),
+                    error => WorkspaceError::Internal(logged("runs.db", &error)),
+                })?;
                 Workspace::open(
                     real,
                     agents.clone(),

@@ -5,16 +5,19 @@ use super::frames::Budget;
 use super::ids::SessionId;
 use super::mail::Item;
 use super::run::AgentSource;
-use super::{Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged};
+use super::{
+    Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged, store_failed,
+};
 use crate::access::AccessLevel;
 use crate::clock::Clock;
 use crate::store::schema::Schema;
 use crate::store::sessions::{self, Unfinished};
-use crate::store::{Database, StoreError, log, tree};
+use crate::store::{Database, OpenError, StoreError, log, tree};
 use crate::workspace::lock::{Lock, LockError, try_lock};
 use crate::workspace::scaffold;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,8 +59,8 @@ fn database_path(folder: &Path) -> PathBuf {
 }
 
 /// Device and inode.
-fn identity(file: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
+fn identity(file: &Path) -> io::Result<(u64, u64)> {
+    std::fs::metadata(file).map(|found| (found.dev(), found.ino()))
 }
 
 impl Workspace {
@@ -72,17 +75,19 @@ impl Workspace {
     ) -> Result<Self, WorkspaceError> {
         let folder = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            scaffold::make(&folder)
-                .map_err(|error| format!("{}: {error}", scaffold::folder(&folder).display()))?;
-            let file = database_path(&folder);
-            let db = Database::open(&file, Schema::Workspace).map_err(|error| error.to_string())?;
-            let file = identity(&file).ok_or_else(|| format!("{}: gone", file.display()))?;
-            Ok::<_, String>((db, file))
+            scaffold::make(&folder).map_err(|source| OpenError::io(&scaffold::folder(&folder), source))?;
+            let path = database_path(&folder);
+            let db = Database::open(&path, Schema::Workspace)?;
+            let file = identity(&path).map_err(|source| OpenError::io(&path, source))?;
+            Ok::<_, OpenError>((db, file))
         });
         let (db, file) = opened
             .await
             .map_err(|error| WorkspaceError::Internal(logged("opening a workspace", &error)))?
-            .map_err(WorkspaceError::Unusable)?;
+            .map_err(|error| match error {
+                OpenError::Full { .. } => WorkspaceError::DiskFull(error.to_string()),
+                other => WorkspaceError::Unusable(other.to_string()),
+            })?;
         let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
         let workspace = Self {
             inner: Arc::new(Inner {
@@ -102,7 +107,7 @@ impl Workspace {
 
     /// Whether the open database is still the one in the folder: somebody may have removed or replaced it.
     pub(super) fn is_current(&self) -> bool {
-        identity(&database_path(self.path())) == Some(self.inner.file)
+        identity(&database_path(self.path())).is_ok_and(|file| file == self.inner.file)
     }
 
     /// Whether this process runs the workspace's sessions.
@@ -125,6 +130,9 @@ impl Workspace {
         match taken.map_err(|error| internal("taking the runtime lock", &error))? {
             Ok(taken) => *lock = Some(taken),
             Err(held @ LockError::Held { .. }) => return Err(SessionError::NotOwner(held.to_string())),
+            Err(LockError::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull => {
+                return Err(store_failed("taking the runtime lock", &StoreError::Full));
+            }
             Err(error @ LockError::Io { .. }) => return Err(internal("taking the runtime lock", &error)),
         }
         self.recover().await;
@@ -235,7 +243,7 @@ impl Workspace {
             .db
             .read(work)
             .await
-            .map_err(|error: StoreError| internal("reading a workspace", &error))
+            .map_err(|error: StoreError| store_failed("reading a workspace", &error))
     }
 
     /// Whether the session has a row.

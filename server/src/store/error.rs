@@ -79,7 +79,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(super) fn io(path: &Path, source: impl Into<io::Error>) -> Self {
+    /// What the system said of the file, or of its folder.
+    pub fn io(path: &Path, source: impl Into<io::Error>) -> Self {
         let (path, source) = (path.to_owned(), source.into());
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
@@ -119,7 +120,7 @@ impl OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No room.
-    #[error("the disk is full")]
+    #[error("the disk is full: free some space, then try again")]
     Full,
     /// The database is closed, or closing.
     #[error("the database is closed")]
