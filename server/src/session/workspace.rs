@@ -22,7 +22,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,6 +33,8 @@ const COMMANDS: usize = 64;
 /// Rows and bytes of one chunk of history.
 const CHUNK_ROWS: u32 = 200;
 const CHUNK_BYTES: usize = 256 * 1024;
+/// How long a session may take to leave memory.
+const REST_WITHIN: Duration = Duration::from_secs(5);
 
 /// One open workspace. Cheap to clone.
 #[derive(Clone)]
@@ -336,27 +340,61 @@ impl Workspace {
         &self.inner.shared
     }
 
-    /// Ends the workspace's sessions: the folder it was opened in is gone.
-    pub(super) fn abandon(&self) {
-        self.inner.shared.closing.cancel();
+    /// Takes the sessions that have nothing to do out of memory; false when somebody uses the workspace, or a
+    /// session of it has work left.
+    pub(super) async fn rest(&self) -> bool {
+        let owners: Vec<mpsc::Sender<Command>> = {
+            let actors = self.inner.actors.lock().unwrap_or_else(PoisonError::into_inner);
+            actors.values().filter(|sender| !sender.is_closed()).cloned().collect()
+        };
+        // Two of each owner's task, the caller's and the engine's.
+        if Arc::strong_count(&self.inner) > 2 * owners.len() + 2 {
+            return false;
+        }
+        if self.is_owned() && !self.read(sessions::unfinished).await.is_ok_and(|left| left.is_empty()) {
+            return false;
+        }
+        for owner in owners {
+            let (reply, rested) = oneshot::channel();
+            // An owner that has just left by itself is as good.
+            match owner.try_send(Command::Rest { reply }) {
+                Ok(()) if timeout(REST_WITHIN, rested).await.is_ok_and(|rested| rested.is_ok()) => {}
+                Ok(()) => return false,
+                Err(refused) if owner.is_closed() => drop(refused),
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
-    /// Finishes what waits and closes the database.
+    /// Whether nothing but the caller holds it: no request, no session in memory.
+    pub(super) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1
+    }
+
+    /// Ends the workspace's sessions and lets the runtime lock go: the database it was opened with is gone.
+    pub(super) async fn abandon(&self) {
+        self.inner.shared.closing.cancel();
+        self.inner.lock.lock().await.take();
+    }
+
+    /// Finishes what waits, closes the database and lets the runtime lock go.
     pub(super) async fn close(&self) {
         self.inner.shared.db.close().await;
+        self.inner.lock.lock().await.take();
     }
 }
 
 /// The task of a session's owner.
 async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<Command>) {
-    match Actor::load(id.clone(), workspace.inner.shared.clone(), workspace.clone()).await {
+    let rested = match Actor::load(id.clone(), workspace.inner.shared.clone(), workspace.clone()).await {
         Ok(actor) => actor.serve(&mut commands, |commands| workspace.retire(&id, commands)).await,
         Err(error) => {
             // Whoever waits gets an error; the next question tries anew.
             internal(&format!("loading session {id}"), &error);
             return;
         }
-    }
+    };
     // What slipped in while the owner left goes to the next one; at the server's end nobody takes it.
     commands.close();
     while let Some(command) = commands.recv().await {
@@ -364,6 +402,10 @@ async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<C
             continue;
         }
         let _ = workspace.mailbox(&id).send(command).await;
+    }
+    drop(workspace);
+    if let Some(rested) = rested {
+        let _ = rested.send(());
     }
 }
 

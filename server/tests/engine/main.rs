@@ -5,6 +5,7 @@
 mod compaction;
 mod delegation;
 mod interrupt;
+mod many;
 mod support;
 mod trouble;
 
