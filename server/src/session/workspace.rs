@@ -357,11 +357,12 @@ impl Workspace {
         for owner in owners {
             let (reply, rested) = oneshot::channel();
             // An owner that has just left by itself is as good.
-            match owner.try_send(Command::Rest { reply }) {
-                Ok(()) if timeout(REST_WITHIN, rested).await.is_ok_and(|rested| rested.is_ok()) => {}
-                Ok(()) => return false,
-                Err(refused) if owner.is_closed() => drop(refused),
-                Err(_) => return false,
+            let has_rested = match owner.try_send(Command::Rest { reply }) {
+                Ok(()) => timeout(REST_WITHIN, rested).await.is_ok_and(|rested| rested.is_ok()),
+                Err(_) => owner.is_closed(),
+            };
+            if !has_rested {
+                return false;
             }
         }
         true

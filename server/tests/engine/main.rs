@@ -6,6 +6,7 @@ mod compaction;
 mod delegation;
 mod interrupt;
 mod many;
+mod queue;
 mod support;
 mod trouble;
 
