@@ -147,6 +147,9 @@ pub enum ApiError {
     /// Another process owns the workspace; the text names it.
     #[error("{0}")]
     NotOwner(String),
+    /// Nothing can be written in the workspace, so nothing can run there; the text says why.
+    #[error("{0}")]
+    WorkspaceReadOnly(String),
     /// The server is going down.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -207,6 +210,7 @@ impl ApiError {
             Self::WorkspaceUnusable(_) => ("workspace_unusable", StatusCode::INTERNAL_SERVER_ERROR),
             Self::DiskFull(_) => ("disk_full", StatusCode::INSUFFICIENT_STORAGE),
             Self::NotOwner(_) => ("not_owner", StatusCode::SERVICE_UNAVAILABLE),
+            Self::WorkspaceReadOnly(_) => ("workspace_read_only", StatusCode::SERVICE_UNAVAILABLE),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE),
             Self::Internal { .. } => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
         }
@@ -249,6 +253,7 @@ impl From<SessionError> for ApiError {
             SessionError::NotOwner(text) => Self::NotOwner(text),
             // Only agents meet a full queue, and only a removal a session that does not come to rest.
             error @ (SessionError::QueueFull { .. } | SessionError::Busy) => Self::internal(error),
+            SessionError::ReadOnly(text) => Self::WorkspaceReadOnly(text),
             SessionError::ShuttingDown => Self::ShuttingDown,
             SessionError::DiskFull => Self::DiskFull(error.to_string()),
             SessionError::Internal(id) => Self::Internal { id },
@@ -330,6 +335,7 @@ mod tests {
             ApiError::WorkspaceUnusable("/ws/.halo/halo.db: made by a newer halo".into()),
             ApiError::DiskFull("the disk is full: free some space, then try again".into()),
             ApiError::NotOwner("workspace in use by process 7".into()),
+            ApiError::WorkspaceReadOnly("/ws/.halo: the file system is read-only".into()),
             ApiError::ShuttingDown,
             ApiError::Internal { id: "0badcafe".into() },
         ];

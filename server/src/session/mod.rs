@@ -87,6 +87,9 @@ pub enum SessionError {
     /// It does not come to rest: new messages keep arriving.
     #[error("the session does not come to rest; try again")]
     Busy,
+    /// Nothing can be written in the workspace; the text says why.
+    #[error("{0}")]
+    ReadOnly(String),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     ShuttingDown,

@@ -16,6 +16,8 @@ use crate::store::{Database, OpenError, StoreError, log, tree};
 use crate::workspace::lock::{Lock, LockError, try_lock};
 use crate::workspace::scaffold;
 use rusqlite::Connection;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -47,6 +49,8 @@ struct Inner {
     /// Held while this process runs the workspace's sessions.
     lock: tokio::sync::Mutex<Option<Lock>>,
     owned: AtomicBool,
+    /// Why nothing can be written, where the disk or our rights do not let us.
+    read_only: Option<String>,
     /// The database file as it was opened: device and inode.
     file: (u64, u64),
     actors: Mutex<HashMap<String, mpsc::Sender<Command>>>,
@@ -60,6 +64,21 @@ pub(super) fn has_database(folder: &Path) -> bool {
 
 fn database_path(folder: &Path) -> PathBuf {
     scaffold::folder(folder).join("halo.db")
+}
+
+/// Why a workspace with a database can only be read; none where it can be written.
+fn why_read_only(folder: &Path) -> Option<String> {
+    let (halo, file) = (scaffold::folder(folder), database_path(folder));
+    let places = [(halo, Access::WRITE_OK | Access::EXEC_OK), (file, Access::WRITE_OK)];
+    places.into_iter().find_map(|(place, wanted)| {
+        let why = match access(&place, wanted) {
+            Err(Errno::ROFS) => "the file system is read-only",
+            Err(Errno::ACCESS | Errno::PERM) => "this user must not write there",
+            _ => return None,
+        };
+        let place = place.display();
+        Some(format!("{place}: {why}; the sessions of this workspace can be read, but nothing can run here"))
+    })
 }
 
 /// Device and inode.
@@ -79,13 +98,19 @@ impl Workspace {
     ) -> Result<Self, WorkspaceError> {
         let folder = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            scaffold::make(&folder).map_err(|source| OpenError::io(&scaffold::folder(&folder), source))?;
             let path = database_path(&folder);
-            let db = Database::open(&path, Schema::Workspace)?;
+            let read_only = if has_database(&folder) { why_read_only(&folder) } else { None };
+            let db = if read_only.is_some() {
+                Database::open_read_only(&path, Schema::Workspace)?
+            } else {
+                scaffold::make(&folder)
+                    .map_err(|source| OpenError::io(&scaffold::folder(&folder), source))?;
+                Database::open(&path, Schema::Workspace)?
+            };
             let file = identity(&path).map_err(|source| OpenError::io(&path, source))?;
-            Ok::<_, OpenError>((db, file))
+            Ok::<_, OpenError>((db, file, read_only))
         });
-        let (db, file) = opened
+        let (db, file, read_only) = opened
             .await
             .map_err(|error| WorkspaceError::Internal(logged("opening a workspace", &error)))?
             .map_err(|error| match error {
@@ -98,19 +123,24 @@ impl Workspace {
                 shared,
                 lock: tokio::sync::Mutex::default(),
                 owned: AtomicBool::new(false),
+                read_only,
                 file,
                 actors: Mutex::default(),
                 tasks,
             }),
         };
-        if let Err(SessionError::NotOwner(held)) = workspace.own().await {
-            tracing::warn!(workspace = %workspace.path().display(), %held, "this server only reads the workspace");
+        if let Err(SessionError::NotOwner(why) | SessionError::ReadOnly(why)) = workspace.own().await {
+            tracing::warn!(workspace = %workspace.path().display(), why, "this server only reads the workspace");
         }
         Ok(workspace)
     }
 
-    /// Whether the open database is still the one in the folder: somebody may have removed or replaced it.
+    /// Whether the open database is still the one in the folder: somebody may have removed or replaced it, or made
+    /// it writable.
     pub(super) fn is_current(&self) -> bool {
+        if self.inner.read_only.is_some() && why_read_only(self.path()).is_none() {
+            return false;
+        }
         identity(&database_path(self.path())).is_ok_and(|file| file == self.inner.file)
     }
 
@@ -124,6 +154,9 @@ impl Workspace {
     pub(super) async fn own(&self) -> Result<(), SessionError> {
         if self.is_owned() {
             return Ok(());
+        }
+        if let Some(why) = &self.inner.read_only {
+            return Err(SessionError::ReadOnly(why.clone()));
         }
         let mut lock = self.inner.lock.lock().await;
         if self.is_owned() {

@@ -60,6 +60,15 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// It lies where nothing can be written, and its log cannot be read without writing.
+    #[error(
+        "{}: the file system is read-only, and the log of a server that ended early is not folded in yet: open it \
+         once where it can be written", .path.display()
+    )]
+    LogNotRead {
+        /// The file.
+        path: PathBuf,
+    },
     /// Its schema could not be brought up to date; the file is as it was.
     #[error("{}: the schema cannot be brought up to date, nothing was changed: {detail}", .path.display())]
     Migration {
@@ -128,6 +137,9 @@ pub enum StoreError {
     /// Another process kept the lock for longer than we wait, or all readers stayed busy.
     #[error("the database is locked by another program")]
     Busy,
+    /// It was opened for reading alone.
+    #[error("the database is read-only")]
+    ReadOnly,
     /// The closure panicked; the panic itself is on stderr.
     #[error("a database operation panicked")]
     Panicked,
