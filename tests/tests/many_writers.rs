@@ -26,6 +26,8 @@ fn session(id: &str) -> SessionRow {
         agent_id: "default".into(),
         agent_name: "Default".into(),
         description: None,
+        prompt_context: None,
+        working_dir: None,
         access_level: "full".into(),
         created_at: 1,
         updated_at: 1,
@@ -63,7 +65,7 @@ async fn writes(db: Database, writer: usize, end: Instant) -> usize {
     while Instant::now() < end {
         seq += 1;
         let row = user(At { seq, at: seq }, "a row of another process");
-        let write = Write::Log { seq, at: seq, row };
+        let write = Write::Log { seq, at: seq, task: false, row };
         let id = id.clone();
         db.write(move |conn| sessions::apply(conn, &id, std::slice::from_ref(&write))).await.unwrap();
     }
