@@ -44,13 +44,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_never_split_a_character(text in ".{0,40}", max in 0usize..60) {
-            let count = text.chars().count();
-            prop_assert_eq!(head_chars(&text, max).chars().count(), count.min(max));
-            prop_assert_eq!(tail_chars(&text, max).chars().count(), count.min(max));
-            prop_assert!(text.starts_with(head_chars(&text, max)) && text.ends_with(tail_chars(&text, max)));
-            prop_assert!(text.starts_with(head_bytes(&text, max)) && head_bytes(&text, max).len() <= max);
-            prop_assert!(text.ends_with(tail_bytes(&text, max)) && tail_bytes(&text, max).len() <= max);
+        fn cuts_never_split_a_character_and_take_no_more_than_they_must(text in ".{0,40}", max in 0usize..60) {
+            let (head, tail) = (head_chars(&text, max), tail_chars(&text, max));
+            prop_assert!(text.starts_with(head) && text.ends_with(tail));
+            let count = text.chars().count().min(max);
+            prop_assert_eq!((head.chars().count(), tail.chars().count()), (count, count));
+            let longest_char = 4;
+            let whole = text.len() <= max;
+            let (head, tail) = (head_bytes(&text, max), tail_bytes(&text, max));
+            prop_assert!(text.starts_with(head) && text.ends_with(tail));
+            for part in [head, tail] {
+                prop_assert!(part.len() <= max && (whole == (part.len() == text.len())));
+                prop_assert!(whole || part.len() + longest_char > max);
+            }
+        }
+
+        #[test]
+        fn a_cut_keeps_the_head_and_counts_what_there_was(text in "[a-zé漢🦀]{0,40}", max in 0usize..60) {
+            let total = text.chars().count();
+            let cut = cut_with_note(text.clone(), max);
+            if total <= max {
+                prop_assert_eq!(cut, text);
+            } else {
+                let (head, note) = cut.split_once('\n').unwrap();
+                prop_assert_eq!(head, head_chars(&text, max));
+                let said = format!("{total} characters in all");
+                prop_assert!(note.contains(&said), "{}", note);
+            }
         }
     }
 

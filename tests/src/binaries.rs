@@ -25,8 +25,10 @@ pub fn binaries() -> &'static Binaries {
 
 fn build() -> Binaries {
     let exe = env::current_exe().expect("this test has a path");
-    // <target>/<profile>/deps/<test>
-    let profile_dir = exe.ancestors().nth(2).expect("a test stands in <target>/<profile>/deps");
+    // <target>/<profile>/deps/<test>, or <target>/<profile>/<program>
+    let folder = exe.parent().expect("a program stands in a folder");
+    let profile_dir = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+    let profile_dir = profile_dir.expect("a test stands in <target>/<profile>/deps");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.args(["build", "--locked", "-p", "halo-server", "-p", "halo-acp", "--message-format=json"]);
     match profile_dir.file_name().and_then(|name| name.to_str()) {

@@ -12,6 +12,7 @@ pub mod place;
 pub mod processes;
 pub mod proxy;
 pub mod server;
+pub mod small_disk;
 pub mod web;
 
 use std::future::Future;

@@ -27,7 +27,12 @@ pub struct Place {
 impl Place {
     /// Folders with a workspace and no home: the next start is the first.
     pub fn fresh() -> Self {
-        let root = tempfile::Builder::new().prefix("halo-test-").tempdir().expect("a temporary folder");
+        Self::fresh_in(&std::env::temp_dir())
+    }
+
+    fn fresh_in(folder: &Path) -> Self {
+        let root = tempfile::Builder::new().prefix("halo-test-").tempdir_in(folder);
+        let root = root.expect("a temporary folder");
         let place = Self { root };
         fs::create_dir_all(place.workspace().join("src")).expect("the workspace");
         fs::create_dir(place.user_home()).expect("the user's home");
@@ -40,7 +45,12 @@ impl Place {
     /// The same with a home that was used before, so that a start makes no secrets, and with an agent whose
     /// answers come without pauses.
     pub fn new() -> Self {
-        let place = Self::fresh();
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    /// The same below this folder, such as a disk of the test's own.
+    pub fn new_in(folder: &Path) -> Self {
+        let place = Self::fresh_in(folder);
         let mut private = fs::DirBuilder::new();
         private.recursive(true).mode(0o700).create(place.home().join("secrets")).expect("the home");
         place.private("secrets/config.yaml", "server:\n  jwt_secret: a-secret-for-tests-only-0123456789\n");

@@ -173,6 +173,14 @@ impl Server {
         status
     }
 
+    /// The place alone, once nothing runs there.
+    pub fn into_place(self) -> Place {
+        assert!(self.running.is_none(), "it still runs");
+        let place = Arc::clone(&self.place);
+        drop(self);
+        Arc::into_inner(place).expect("nobody else holds the place")
+    }
+
     fn running(&self) -> &Running {
         self.running.as_ref().expect("it runs")
     }

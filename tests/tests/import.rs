@@ -283,6 +283,39 @@ async fn nothing_is_done_while_a_server_or_another_process_is_at_work() {
 }
 
 #[tokio::test]
+async fn whoever_looks_sees_how_far_it_is_and_a_log_does_not() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let (place, old) = old_place(100);
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let side = fs::File::options().read(true).write(true).open(&name).unwrap();
+    let mut command = place.halo(["import"]);
+    command.stdout(Stdio::null()).stderr(side);
+    let shown = tokio::task::spawn_blocking(move || {
+        let (mut terminal, mut shown) = (fs::File::from(terminal), Vec::new());
+        // Ends with an error once nobody has the other side open.
+        let _ = std::io::Read::read_to_end(&mut terminal, &mut shown);
+        String::from_utf8(shown).unwrap()
+    });
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    assert!(within("the import ends", child.wait()).await.unwrap().success());
+    let shown = within("all is shown", shown).await.unwrap();
+    let steps = shown.matches(" sessions").count();
+    assert!(shown.contains("\r\u{1b}[Kworkspace: 20 of ") && steps >= 4, "{shown:?}");
+    for line in shown.lines() {
+        let last = line.rsplit("\u{1b}[K").next().unwrap();
+        assert!(!last.contains(" sessions"), "what was shown makes room: {line:?}");
+    }
+
+    let (place, _) = old_place(100);
+    let ended = import(&place, &[]).await;
+    assert!(!ended.stderr.contains('\r') && old.sessions > 20, "{ended:?}");
+}
+
+#[tokio::test]
 async fn what_was_revoked_since_does_not_come_back() {
     let (place, _) = old_place(5);
     import(&place, &[]).await;

@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, and where: one line each, for people.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// How bad a [`Problem`] is.
@@ -60,8 +61,11 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// What the operating system said, without the error number.
+/// What the operating system said, without the error number, and in plainer words where it has some of its own.
 pub fn os_reason(error: &std::io::Error) -> String {
+    if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+        return "the disk is full: free some space, then try again".into();
+    }
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }

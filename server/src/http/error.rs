@@ -142,9 +142,15 @@ pub enum ApiError {
     /// The workspace cannot be opened as it is; the text names the file and what to do.
     #[error("workspace unusable: {0}")]
     WorkspaceUnusable(String),
+    /// No room; the text says where, as far as it is known.
+    #[error("{0}")]
+    DiskFull(String),
     /// Another process owns the workspace; the text names it.
     #[error("{0}")]
     NotOwner(String),
+    /// Nothing can be written in the workspace, so nothing can run there; the text says why.
+    #[error("{0}")]
+    WorkspaceReadOnly(String),
     /// The server is going down.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -206,7 +212,9 @@ impl ApiError {
             Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
             Self::NotFound => ("not_found", StatusCode::NOT_FOUND),
             Self::WorkspaceUnusable(_) => ("workspace_unusable", StatusCode::INTERNAL_SERVER_ERROR),
+            Self::DiskFull(_) => ("disk_full", StatusCode::INSUFFICIENT_STORAGE),
             Self::NotOwner(_) => ("not_owner", StatusCode::SERVICE_UNAVAILABLE),
+            Self::WorkspaceReadOnly(_) => ("workspace_read_only", StatusCode::SERVICE_UNAVAILABLE),
             Self::ShuttingDown => ("shutting_down", StatusCode::SERVICE_UNAVAILABLE),
             Self::Admin(error) => error.code_and_status(),
             Self::Internal { .. } => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
@@ -251,7 +259,9 @@ impl From<SessionError> for ApiError {
             SessionError::NotOwner(text) => Self::NotOwner(text),
             // Only agents meet a full queue, and only a removal a session that does not come to rest.
             error @ (SessionError::QueueFull { .. } | SessionError::Busy) => Self::internal(error),
+            SessionError::ReadOnly(text) => Self::WorkspaceReadOnly(text),
             SessionError::ShuttingDown => Self::ShuttingDown,
+            SessionError::DiskFull => Self::DiskFull(error.to_string()),
             SessionError::Internal(id) => Self::Internal { id },
         }
     }
@@ -266,6 +276,10 @@ impl From<WorkspaceError> for ApiError {
                 tracing::error!("a workspace is unusable: {text}");
                 Self::WorkspaceUnusable(text)
             }
+            WorkspaceError::DiskFull(text) => {
+                tracing::error!("a workspace cannot be opened: {text}");
+                Self::DiskFull(text)
+            }
             WorkspaceError::Internal(id) => Self::Internal { id },
         }
     }
@@ -275,6 +289,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Closed => Self::ShuttingDown,
+            StoreError::Full => Self::DiskFull(error.to_string()),
             other => Self::internal(other),
         }
     }
@@ -324,7 +339,9 @@ mod tests {
             ApiError::MethodNotAllowed,
             ApiError::NotFound,
             ApiError::WorkspaceUnusable("/ws/.halo/halo.db: made by a newer halo".into()),
+            ApiError::DiskFull("the disk is full: free some space, then try again".into()),
             ApiError::NotOwner("workspace in use by process 7".into()),
+            ApiError::WorkspaceReadOnly("/ws/.halo: the file system is read-only".into()),
             ApiError::ShuttingDown,
             ApiError::Internal { id: "0badcafe".into() },
         ];

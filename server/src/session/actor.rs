@@ -58,6 +58,8 @@ pub(super) enum Command {
     Compact { reply: Reply<Compaction> },
     /// Tell how full the context is.
     Look { reply: Reply<Option<Look>> },
+    /// Leave memory, unless there is something to do; answered once the session is out of it.
+    Rest { reply: oneshot::Sender<()> },
     /// Take up what another life of the server left; with the ledger's count where a run was in flight.
     Recover { crashes: Option<i64> },
 }
@@ -157,12 +159,12 @@ impl Actor {
     }
 
     /// Serves commands until `retire` lets it go or the server shuts down. `retire` is asked when the actor has
-    /// nothing to do; it gives true when no command can reach this actor any more.
+    /// nothing to do; it gives true when no command can reach this actor any more. Gives whom to tell of the end.
     pub async fn serve(
         mut self,
         commands: &mut mpsc::Receiver<Command>,
         retire: impl Fn(&mut mpsc::Receiver<Command>) -> bool,
-    ) {
+    ) -> Option<oneshot::Sender<()>> {
         let closing = self.shared.closing.clone();
         loop {
             let wake = self.next_wake();
@@ -170,18 +172,24 @@ impl Actor {
                 biased;
                 () = closing.cancelled() => {
                     self.close().await;
-                    return;
+                    return None;
                 }
-                command = commands.recv() => {
-                    let Some(command) = command else { return };
-                    self.command(command).await;
-                    self.idle_since = Instant::now();
-                }
+                command = commands.recv() => match command? {
+                    Command::Rest { reply } => {
+                        if self.has_nothing_to_do() && retire(commands) {
+                            return Some(reply);
+                        }
+                    }
+                    command => {
+                        self.command(command).await;
+                        self.idle_since = Instant::now();
+                    }
+                },
                 // Before the steps: those of a fast model may never leave a gap.
                 () = tokio::time::sleep_until(wake) => {
                     self.tick().await;
                     if self.may_retire() && retire(commands) {
-                        return;
+                        return None;
                     }
                 }
                 step = next_step(&mut self.run) => self.step(step).await,
@@ -221,6 +229,8 @@ impl Actor {
             Command::Compact { reply } => self.compact(reply).await,
             Command::Look { reply } => drop(reply.send(self.look().await)),
             Command::Recover { crashes } => self.recover(crashes).await,
+            // Taken by `serve`.
+            Command::Rest { .. } => {}
         }
     }
 
@@ -281,11 +291,12 @@ impl Actor {
         self.store_again_at = Instant::now() + STORE_AGAIN_EVERY;
     }
 
+    fn has_nothing_to_do(&self) -> bool {
+        self.run.is_none() && self.waiting.is_empty() && !self.mail_waits && !self.must_store()
+    }
+
     fn may_retire(&self) -> bool {
-        self.run.is_none()
-            && self.last.is_none()
-            && !self.must_store()
-            && self.idle_since.elapsed() >= IDLE_FOR
+        self.has_nothing_to_do() && self.last.is_none() && self.idle_since.elapsed() >= IDLE_FOR
     }
 
     /// Holds the frames of a run that is over.
@@ -406,7 +417,7 @@ impl Actor {
 
     /// Logs a failure of the store and gives the error that a client sees.
     pub fn internal(&self, error: &StoreError) -> SessionError {
-        super::internal(&format!("session {}", self.id), error)
+        super::store_failed(&format!("session {}", self.id), error)
     }
 }
 

@@ -190,6 +190,44 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_session_id_is_what_the_contract_says(
+            text in r"([a-zA-Z0-9_.:>\-\u{4e00}-\u{9fff}]|[/\\ %é\u{4dff}\u{a000}\x00\n~]){0,6}",
+            repeat in prop_oneof![Just(1usize), 1usize..80],
+        ) {
+            let text = text.repeat(repeat);
+            let allowed = |c: char| matches!(c,
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | ':' | '>' | '-' | '\u{4e00}'..='\u{9fff}');
+            let good = (1..=200).contains(&text.chars().count())
+                && text.chars().all(allowed)
+                && text != "."
+                && text != "..";
+            let parsed = text.parse::<SessionId>();
+            prop_assert_eq!(parsed.is_ok(), good);
+            if let Ok(id) = parsed {
+                prop_assert_eq!(id.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn every_minted_session_id_has_the_right_shape_and_belongs_to_its_account(
+            account in "[0-9a-f]{8}",
+            at in any::<i64>(),
+        ) {
+            let id = SessionId::new_web(&account, at);
+            prop_assert_eq!(id.as_str().parse::<SessionId>(), Ok(id.clone()));
+            prop_assert!(id.as_str().starts_with(&SessionId::web_prefix(&account)) && !id.is_child());
+        }
+
+        #[test]
+        fn an_event_id_is_a_run_and_a_number(run in "[a-z0-9.]{0,70}", seq in "[0-9a+-]{0,22}") {
+            let text = format!("{run}.{seq}");
+            let number = seq.bytes().all(|b| b.is_ascii_digit()).then(|| seq.parse::<u64>().ok()).flatten();
+            let named = (1..=64).contains(&run.len()) && !run.contains('.');
+            let expected = number.filter(|_| named).map(|seq| EventId { run, seq });
+            prop_assert_eq!(text.parse::<EventId>().ok(), expected);
+        }
+
+        #[test]
         fn event_ids_survive_the_wire(seq in any::<u64>()) {
             let id = EventId { run: new_run(), seq };
             prop_assert_eq!(id.to_string().parse::<EventId>(), Ok(id));

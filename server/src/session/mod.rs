@@ -34,6 +34,7 @@ pub use run::{AgentRequest, AgentSource, DelegationLimits, Member, Unavailable};
 pub use workspace::Workspace;
 
 use crate::access::AccessLevel;
+use crate::store::StoreError;
 use crate::workspace::inbound::Saved;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -49,6 +50,9 @@ pub enum WorkspaceError {
     /// It cannot be opened as it is; the text names the file, says why and what to do.
     #[error("workspace unusable: {0}")]
     Unusable(String),
+    /// No room to open it; the text names the file.
+    #[error("{0}")]
+    DiskFull(String),
     /// Something of ours failed; logged with the id that the text carries.
     #[error("internal error (id {0})")]
     Internal(String),
@@ -83,9 +87,15 @@ pub enum SessionError {
     /// It does not come to rest: new messages keep arriving.
     #[error("the session does not come to rest; try again")]
     Busy,
+    /// Nothing can be written in the workspace; the text says why.
+    #[error("{0}")]
+    ReadOnly(String),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// No room to store it; nothing of it is stored.
+    #[error("{}", StoreError::Full)]
+    DiskFull,
     /// The store failed; logged with the id that the text carries.
     #[error("internal error (id {0})")]
     Internal(String),
@@ -231,6 +241,15 @@ pub type Rows = BoxStream<'static, Result<Vec<String>, SessionError>>;
 /// Logs a failure under a fresh id and gives the error that carries only the id.
 fn internal(place: &str, error: &dyn std::fmt::Display) -> SessionError {
     SessionError::Internal(logged(place, error))
+}
+
+/// Logs a failure of the store; gives what a client learns of it.
+fn store_failed(place: &str, error: &StoreError) -> SessionError {
+    if !matches!(error, StoreError::Full) {
+        return internal(place, error);
+    }
+    tracing::error!(place, %error, "something could not be stored");
+    SessionError::DiskFull
 }
 
 /// Logs a failure; gives the id under which the log has it.

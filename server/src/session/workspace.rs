@@ -5,21 +5,28 @@ use super::frames::Budget;
 use super::ids::SessionId;
 use super::mail::Item;
 use super::run::AgentSource;
-use super::{Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged};
+use super::{
+    Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged, store_failed,
+};
 use crate::access::AccessLevel;
 use crate::clock::Clock;
 use crate::store::schema::Schema;
 use crate::store::sessions::{self, Unfinished};
-use crate::store::{Database, StoreError, log, tree};
+use crate::store::{Database, OpenError, StoreError, log, tree};
 use crate::workspace::lock::{Lock, LockError, try_lock};
 use crate::workspace::scaffold;
 use rusqlite::Connection;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,6 +35,8 @@ const COMMANDS: usize = 64;
 /// Rows and bytes of one chunk of history.
 const CHUNK_ROWS: u32 = 200;
 const CHUNK_BYTES: usize = 256 * 1024;
+/// How long a session may take to leave memory.
+const REST_WITHIN: Duration = Duration::from_secs(5);
 
 /// One open workspace. Cheap to clone.
 #[derive(Clone)]
@@ -40,6 +49,8 @@ struct Inner {
     /// Held while this process runs the workspace's sessions.
     lock: tokio::sync::Mutex<Option<Lock>>,
     owned: AtomicBool,
+    /// Why nothing can be written, where the disk or our rights do not let us.
+    read_only: Option<String>,
     /// The database file as it was opened: device and inode.
     file: (u64, u64),
     actors: Mutex<HashMap<String, mpsc::Sender<Command>>>,
@@ -55,9 +66,24 @@ fn database_path(folder: &Path) -> PathBuf {
     scaffold::folder(folder).join("halo.db")
 }
 
+/// Why a workspace with a database can only be read; none where it can be written.
+fn why_read_only(folder: &Path) -> Option<String> {
+    let (halo, file) = (scaffold::folder(folder), database_path(folder));
+    let places = [(halo, Access::WRITE_OK | Access::EXEC_OK), (file, Access::WRITE_OK)];
+    places.into_iter().find_map(|(place, wanted)| {
+        let why = match access(&place, wanted) {
+            Err(Errno::ROFS) => "the file system is read-only",
+            Err(Errno::ACCESS | Errno::PERM) => "this user must not write there",
+            _ => return None,
+        };
+        let place = place.display();
+        Some(format!("{place}: {why}; the sessions of this workspace can be read, but nothing can run here"))
+    })
+}
+
 /// Device and inode.
-fn identity(file: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
+fn identity(file: &Path) -> io::Result<(u64, u64)> {
+    std::fs::metadata(file).map(|found| (found.dev(), found.ino()))
 }
 
 impl Workspace {
@@ -72,37 +98,50 @@ impl Workspace {
     ) -> Result<Self, WorkspaceError> {
         let folder = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            scaffold::make(&folder)
-                .map_err(|error| format!("{}: {error}", scaffold::folder(&folder).display()))?;
-            let file = database_path(&folder);
-            let db = Database::open(&file, Schema::Workspace).map_err(|error| error.to_string())?;
-            let file = identity(&file).ok_or_else(|| format!("{}: gone", file.display()))?;
-            Ok::<_, String>((db, file))
+            let path = database_path(&folder);
+            let read_only = if has_database(&folder) { why_read_only(&folder) } else { None };
+            let db = if read_only.is_some() {
+                Database::open_read_only(&path, Schema::Workspace)?
+            } else {
+                scaffold::make(&folder)
+                    .map_err(|source| OpenError::io(&scaffold::folder(&folder), source))?;
+                Database::open(&path, Schema::Workspace)?
+            };
+            let file = identity(&path).map_err(|source| OpenError::io(&path, source))?;
+            Ok::<_, OpenError>((db, file, read_only))
         });
-        let (db, file) = opened
+        let (db, file, read_only) = opened
             .await
             .map_err(|error| WorkspaceError::Internal(logged("opening a workspace", &error)))?
-            .map_err(WorkspaceError::Unusable)?;
+            .map_err(|error| match error {
+                OpenError::Full { .. } => WorkspaceError::DiskFull(error.to_string()),
+                other => WorkspaceError::Unusable(other.to_string()),
+            })?;
         let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
         let workspace = Self {
             inner: Arc::new(Inner {
                 shared,
                 lock: tokio::sync::Mutex::default(),
                 owned: AtomicBool::new(false),
+                read_only,
                 file,
                 actors: Mutex::default(),
                 tasks,
             }),
         };
-        if let Err(SessionError::NotOwner(held)) = workspace.own().await {
-            tracing::warn!(workspace = %workspace.path().display(), %held, "this server only reads the workspace");
+        if let Err(SessionError::NotOwner(why) | SessionError::ReadOnly(why)) = workspace.own().await {
+            tracing::warn!(workspace = %workspace.path().display(), why, "this server only reads the workspace");
         }
         Ok(workspace)
     }
 
-    /// Whether the open database is still the one in the folder: somebody may have removed or replaced it.
+    /// Whether the open database is still the one in the folder: somebody may have removed or replaced it, or made
+    /// it writable.
     pub(super) fn is_current(&self) -> bool {
-        identity(&database_path(self.path())) == Some(self.inner.file)
+        if self.inner.read_only.is_some() && why_read_only(self.path()).is_none() {
+            return false;
+        }
+        identity(&database_path(self.path())).is_ok_and(|file| file == self.inner.file)
     }
 
     /// Whether this process runs the workspace's sessions.
@@ -116,6 +155,9 @@ impl Workspace {
         if self.is_owned() {
             return Ok(());
         }
+        if let Some(why) = &self.inner.read_only {
+            return Err(SessionError::ReadOnly(why.clone()));
+        }
         let mut lock = self.inner.lock.lock().await;
         if self.is_owned() {
             return Ok(());
@@ -125,6 +167,9 @@ impl Workspace {
         match taken.map_err(|error| internal("taking the runtime lock", &error))? {
             Ok(taken) => *lock = Some(taken),
             Err(held @ LockError::Held { .. }) => return Err(SessionError::NotOwner(held.to_string())),
+            Err(LockError::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull => {
+                return Err(store_failed("taking the runtime lock", &StoreError::Full));
+            }
             Err(error @ LockError::Io { .. }) => return Err(internal("taking the runtime lock", &error)),
         }
         self.recover().await;
@@ -235,7 +280,7 @@ impl Workspace {
             .db
             .read(work)
             .await
-            .map_err(|error: StoreError| internal("reading a workspace", &error))
+            .map_err(|error: StoreError| store_failed("reading a workspace", &error))
     }
 
     /// Whether the session has a row.
@@ -328,27 +373,62 @@ impl Workspace {
         &self.inner.shared
     }
 
-    /// Ends the workspace's sessions: the folder it was opened in is gone.
-    pub(super) fn abandon(&self) {
-        self.inner.shared.closing.cancel();
+    /// Takes the sessions that have nothing to do out of memory; false when somebody uses the workspace, or a
+    /// session of it has work left.
+    pub(super) async fn rest(&self) -> bool {
+        let owners: Vec<mpsc::Sender<Command>> = {
+            let actors = self.inner.actors.lock().unwrap_or_else(PoisonError::into_inner);
+            actors.values().filter(|sender| !sender.is_closed()).cloned().collect()
+        };
+        // Two of each owner's task, the caller's and the engine's.
+        if Arc::strong_count(&self.inner) > 2 * owners.len() + 2 {
+            return false;
+        }
+        if self.is_owned() && !self.read(sessions::unfinished).await.is_ok_and(|left| left.is_empty()) {
+            return false;
+        }
+        for owner in owners {
+            let (reply, rested) = oneshot::channel();
+            // An owner that has just left by itself is as good.
+            let has_rested = match owner.try_send(Command::Rest { reply }) {
+                Ok(()) => timeout(REST_WITHIN, rested).await.is_ok_and(|rested| rested.is_ok()),
+                Err(_) => owner.is_closed(),
+            };
+            if !has_rested {
+                return false;
+            }
+        }
+        true
     }
 
-    /// Finishes what waits and closes the database.
+    /// Whether nothing but the caller holds it: no request, no session in memory.
+    pub(super) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1
+    }
+
+    /// Ends the workspace's sessions and lets the runtime lock go: the database it was opened with is gone.
+    pub(super) async fn abandon(&self) {
+        self.inner.shared.closing.cancel();
+        self.inner.lock.lock().await.take();
+    }
+
+    /// Finishes what waits, closes the database and lets the runtime lock go.
     pub(super) async fn close(&self) {
         self.inner.shared.db.close().await;
+        self.inner.lock.lock().await.take();
     }
 }
 
 /// The task of a session's owner.
 async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<Command>) {
-    match Actor::load(id.clone(), workspace.inner.shared.clone(), workspace.clone()).await {
+    let rested = match Actor::load(id.clone(), workspace.inner.shared.clone(), workspace.clone()).await {
         Ok(actor) => actor.serve(&mut commands, |commands| workspace.retire(&id, commands)).await,
         Err(error) => {
             // Whoever waits gets an error; the next question tries anew.
             internal(&format!("loading session {id}"), &error);
             return;
         }
-    }
+    };
     // What slipped in while the owner left goes to the next one; at the server's end nobody takes it.
     commands.close();
     while let Some(command) = commands.recv().await {
@@ -356,6 +436,10 @@ async fn own(workspace: Workspace, id: SessionId, mut commands: mpsc::Receiver<C
             continue;
         }
         let _ = workspace.mailbox(&id).send(command).await;
+    }
+    drop(workspace);
+    if let Some(rested) = rested {
+        let _ = rested.send(());
     }
 }
 

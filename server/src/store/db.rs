@@ -3,6 +3,7 @@
 
 use super::error::{OpenError, StoreError};
 use super::migrate;
+use super::read_only;
 use super::readers::Readers;
 use super::schema::Schema;
 use super::writer::{self, Queue};
@@ -27,7 +28,8 @@ pub struct Database {
 
 struct Inner {
     path: PathBuf,
-    queue: Arc<Queue>,
+    /// None where the file is only read.
+    queue: Option<Arc<Queue>>,
     readers: Readers,
 }
 
@@ -42,7 +44,15 @@ impl Database {
         migrate::check(&connection, path, &runner)?;
         let queue = Arc::new(Queue::new());
         writer::spawn(connection, Arc::clone(&queue)).map_err(|error| OpenError::io(path, error))?;
-        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), queue, readers: Readers::new(path) }) })
+        let (path, queue, readers) = (path.to_owned(), Some(queue), Readers::new(path));
+        Ok(Self { inner: Arc::new(Inner { path, queue, readers }) })
+    }
+
+    /// Opens a file that exists and is up to date, on a disk where nothing can be written. Every write fails.
+    pub fn open_read_only(path: &Path, schema: Schema) -> Result<Self, OpenError> {
+        read_only::check(path, &schema.runner())?;
+        let (path, readers) = (path.to_owned(), Readers::on_read_only_disk(path));
+        Ok(Self { inner: Arc::new(Inner { path, queue: None, readers }) })
     }
 
     /// Runs `work` in a transaction of the writer, together with whatever else waits; the answer comes after
@@ -56,7 +66,10 @@ impl Database {
         T: Send + 'static,
         F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.inner.queue.run(work).await
+        match &self.inner.queue {
+            Some(queue) => queue.run(work).await,
+            None => Err(StoreError::ReadOnly),
+        }
     }
 
     /// Runs `work` on a read-only connection, with one consistent view of all that was committed before it
@@ -80,14 +93,18 @@ impl Database {
     /// than once.
     pub async fn close(&self) {
         self.inner.readers.close().await;
-        self.inner.queue.close();
-        self.inner.queue.finished().await;
+        if let Some(queue) = &self.inner.queue {
+            queue.close();
+            queue.finished().await;
+        }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.queue.close();
+        if let Some(queue) = &self.queue {
+            queue.close();
+        }
     }
 }
 

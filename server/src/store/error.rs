@@ -60,6 +60,15 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// It lies where nothing can be written, and its log cannot be read without writing.
+    #[error(
+        "{}: the file system is read-only, and the log of a server that ended early is not folded in yet: open it \
+         once where it can be written", .path.display()
+    )]
+    LogNotRead {
+        /// The file.
+        path: PathBuf,
+    },
     /// Its schema could not be brought up to date; the file is as it was.
     #[error("{}: the schema cannot be brought up to date, nothing was changed: {detail}", .path.display())]
     Migration {
@@ -79,7 +88,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(super) fn io(path: &Path, source: impl Into<io::Error>) -> Self {
+    /// What the system said of the file, or of its folder.
+    pub fn io(path: &Path, source: impl Into<io::Error>) -> Self {
         let (path, source) = (path.to_owned(), source.into());
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
@@ -119,7 +129,7 @@ impl OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No room.
-    #[error("the disk is full")]
+    #[error("the disk is full: free some space, then try again")]
     Full,
     /// The database is closed, or closing.
     #[error("the database is closed")]
@@ -127,6 +137,9 @@ pub enum StoreError {
     /// Another process kept the lock for longer than we wait, or all readers stayed busy.
     #[error("the database is locked by another program")]
     Busy,
+    /// It was opened for reading alone.
+    #[error("the database is read-only")]
+    ReadOnly,
     /// The closure panicked; the panic itself is on stderr.
     #[error("a database operation panicked")]
     Panicked,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// "halo", in the header of every file of ours.
-const APPLICATION_ID: i32 = 0x6861_6c6f;
+pub(super) const APPLICATION_ID: i32 = 0x6861_6c6f;
 
 /// What a look at the file tells.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(super) fn check(connection: &Connection, path: &Path, runner: &Runner) -> Re
     refuse_newer(found, path, runner)
 }
 
-fn refuse_newer(found: i32, path: &Path, runner: &Runner) -> Result<(), OpenError> {
+pub(super) fn refuse_newer(found: i32, path: &Path, runner: &Runner) -> Result<(), OpenError> {
     let known = latest(runner);
     if found > known {
         return Err(OpenError::Newer { path: path.to_owned(), found, known });
@@ -72,12 +72,12 @@ fn refuse_newer(found: i32, path: &Path, runner: &Runner) -> Result<(), OpenErro
     Ok(())
 }
 
-fn latest(runner: &Runner) -> i32 {
+pub(super) fn latest(runner: &Runner) -> i32 {
     runner.get_migrations().iter().map(refinery::Migration::version).max().unwrap_or(0)
 }
 
 /// The schema version of a database of ours; 0 before the first migration.
-fn version(connection: &Connection) -> rusqlite::Result<i32> {
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i32> {
     let migrated: bool = connection.query_row(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history')",
         [],
@@ -265,7 +265,7 @@ pub(super) fn sidecar(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn has_content(path: &Path) -> bool {
+pub(super) fn has_content(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.len() > 0)
 }
 

@@ -10,6 +10,7 @@ pub mod log;
 pub mod mail;
 mod migrate;
 pub mod node;
+mod read_only;
 mod readers;
 pub mod runs;
 pub mod schema;

@@ -3,6 +3,7 @@
 
 use super::db::{Access, connect};
 use super::error::StoreError;
+use super::read_only;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,8 @@ pub(super) struct Readers {
 
 struct Pool {
     path: PathBuf,
+    /// Whether the disk takes no writes, not even those that reading a log takes.
+    read_only_disk: bool,
     idle: Mutex<Vec<Connection>>,
     /// The one that tells whether the database has changed: only the same connection can tell.
     watcher: Mutex<Option<Connection>>,
@@ -30,7 +33,16 @@ struct Pool {
 
 impl Readers {
     pub(super) fn new(path: &Path) -> Self {
-        let pool = Pool { path: path.to_owned(), idle: Mutex::default(), watcher: Mutex::default() };
+        Self::on(path, false)
+    }
+
+    pub(super) fn on_read_only_disk(path: &Path) -> Self {
+        Self::on(path, true)
+    }
+
+    fn on(path: &Path, read_only_disk: bool) -> Self {
+        let pool =
+            Pool { path: path.to_owned(), read_only_disk, idle: Mutex::default(), watcher: Mutex::default() };
         Self { pool: Arc::new(pool), turns: Arc::new(Semaphore::new(READERS as usize)) }
     }
 
@@ -85,13 +97,15 @@ impl Pool {
         let waiting = self.idle().pop();
         let connection = match waiting {
             Some(connection) => connection,
+            None if self.read_only_disk => read_only::connect_to(&self.path)?,
             None => connect(&self.path, Access::Read)?,
         };
         connection.prepare_cached("BEGIN")?.execute([])?;
         // After a panic the connection is not put back: it closes while the stack unwinds.
         let outcome = work(&connection);
         let ended = connection.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
-        if ended.is_ok() {
+        // Without a log and locks nothing tells that somebody changed the file elsewhere: each read looks anew.
+        if ended.is_ok() && !self.read_only_disk {
             self.idle().push(connection);
         }
         Ok(outcome?)

@@ -5,6 +5,8 @@
 mod compaction;
 mod delegation;
 mod interrupt;
+mod many;
+mod queue;
 mod support;
 mod trouble;
 
