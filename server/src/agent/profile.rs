@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 pub use super::yaml::Caching;
 
@@ -177,6 +177,17 @@ pub enum ProfileError {
     },
 }
 
+/// The agents inside the program, read once: every run looks at them.
+fn built_in() -> &'static [Profile] {
+    static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+        let parsed = |(id, yaml, agent_md): (&str, &str, &str)| {
+            yaml::parse(yaml).ok().map(|yaml| profile(id, Origin::BuiltIn, yaml, Some(agent_md.to_owned())))
+        };
+        BUILT_IN.into_iter().filter_map(parsed).collect()
+    });
+    &PROFILES
+}
+
 /// All agents that this server knows. Clones are cheap and share what was logged.
 #[derive(Clone, Debug)]
 pub struct Profiles {
@@ -203,12 +214,11 @@ impl Profiles {
                 return self.read(&folder, id, origin);
             }
         }
-        let (_, yaml, agent_md) = BUILT_IN
-            .into_iter()
-            .find(|built_in| built_in.0 == id)
-            .ok_or_else(|| ProfileError::NotFound(id.to_owned()))?;
-        let parsed = yaml::parse(yaml).map_err(|mistake| broken(Path::new(id), mistake))?;
-        Ok(profile(id, Origin::BuiltIn, parsed, Some(agent_md.to_owned())))
+        built_in()
+            .iter()
+            .find(|profile| profile.id == id)
+            .cloned()
+            .ok_or_else(|| ProfileError::NotFound(id.to_owned()))
     }
 
     /// The agent that answers where none is named: of those that are neither internal nor switched off the one
