@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::HeaderMap;
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -59,6 +59,12 @@ impl Client {
     #[must_use]
     pub fn from_address(self, address: IpAddr) -> Self {
         Self { http: http(Some(address)), ..self }
+    }
+
+    /// The same, from another address where one is given.
+    #[must_use]
+    pub fn from_address_or_same(&self, address: Option<IpAddr>) -> Self {
+        address.map_or_else(|| self.clone(), |address| self.clone().from_address(address))
     }
 
     /// The same with another token, or none.
@@ -158,7 +164,7 @@ impl Client {
         }
         let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok());
         assert_eq!(kind, Some("text/event-stream"));
-        Ok(Frames { bytes: response.bytes_stream().boxed(), buffer: Vec::new(), broken: false })
+        Ok(Frames::of(response))
     }
 }
 
@@ -170,6 +176,19 @@ pub struct Frames {
 }
 
 impl Frames {
+    /// Those of an answer that has begun.
+    pub fn of(response: Response) -> Self {
+        Self { bytes: response.bytes_stream().boxed(), buffer: Vec::new(), broken: false }
+    }
+
+    /// The whole body, where it is no event stream after all.
+    pub async fn bytes(mut self) -> Vec<u8> {
+        while let Some(bytes) = within("a body", self.bytes.next()).await {
+            self.buffer.extend_from_slice(&bytes.expect("the whole body"));
+        }
+        self.buffer
+    }
+
     /// The next frame; `None` at the end, also when the connection broke (see [`Self::is_broken`]).
     pub async fn next(&mut self) -> Option<Frame> {
         loop {

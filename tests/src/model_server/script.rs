@@ -74,6 +74,9 @@ impl Script {
     /// | `FAIL:<code>`, `FAIL:<code> x<n>` | this status, always or the first n times, then `ok` |
     /// | `HOLD` | `held `, and `free` after a release |
     /// | `SAY <text>` | the text, word by word |
+    /// | `LINES` | three lines in two deltas, the first of which ends a line |
+    /// | `THINK` | the reasoning `because`, then `answer` |
+    /// | `MEDIA <path>` | a line, a `MEDIA:` line of the path, and `after` |
     /// | results of tools | `result: ` and the last result's first line |
     /// | anything else | `ok` |
     pub fn ordered(order: &str) -> Self {
@@ -92,6 +95,15 @@ impl Script {
         }
         if let Some(text) = last.strip_prefix("SAY ") {
             return Self::text(text.split_inclusive(' '));
+        }
+        if last == "LINES" {
+            return Self::text(["first\nsecond\n", "third"]);
+        }
+        if last == "THINK" {
+            return Self::text(["answer"]).thinking("because");
+        }
+        if let Some(path) = last.strip_prefix("MEDIA ") {
+            return Self::text([format!("see\nMEDIA: {path}\n"), "after".to_owned()]);
         }
         if let Some((count, pause)) = last.strip_prefix("N:").and_then(|rest| rest.split_once(" D:"))
             && let (Ok(count), Ok(pause)) = (count.parse::<u32>(), pause.trim().parse())
