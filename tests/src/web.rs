@@ -2,11 +2,12 @@
 
 use crate::within;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
+use std::fmt::Display;
 use std::net::IpAddr;
 
 /// Speaks to one server with one token.
@@ -170,7 +171,7 @@ impl Client {
 
 /// The frames of a stream, one by one. Dropping it cuts the connection.
 pub struct Frames {
-    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    bytes: BoxStream<'static, Result<Bytes, String>>,
     buffer: Vec<u8>,
     broken: bool,
 }
@@ -178,7 +179,13 @@ pub struct Frames {
 impl Frames {
     /// Those of an answer that has begun.
     pub fn of(response: Response) -> Self {
-        Self { bytes: response.bytes_stream().boxed(), buffer: Vec::new(), broken: false }
+        Self::over(response.bytes_stream())
+    }
+
+    /// Those in the bytes of a body.
+    pub fn over<E: Display + 'static>(bytes: impl Stream<Item = Result<Bytes, E>> + Send + 'static) -> Self {
+        let bytes = bytes.map(|piece| piece.map_err(|error| error.to_string())).boxed();
+        Self { bytes, buffer: Vec::new(), broken: false }
     }
 
     /// The whole body, where it is no event stream after all.
