@@ -4,8 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
 
+mod accounts;
+mod auth;
 mod chat;
+mod commands;
 mod file;
+mod fs;
 mod history;
 mod lock;
 mod other;

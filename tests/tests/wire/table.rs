@@ -84,6 +84,11 @@ impl Row {
         self.header("x-token", &format!("{{token {level}}}"))
     }
 
+    /// The admin's cookie.
+    pub fn cookie(self) -> Self {
+        self.header("cookie", "{cookie}")
+    }
+
     /// A header of the request.
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
@@ -147,7 +152,7 @@ impl Row {
     /// Asks; the answer has begun when this returns.
     pub async fn open(self, world: &mut World) -> Open {
         for text in self.headers.iter().map(|(_, value)| value).chain([&self.path]) {
-            world.make_tokens(text).await;
+            world.make_named(text).await;
         }
         let path = fill(&self.path, &world.names);
         let client = world.client.from_address_or_same(self.from);
@@ -292,6 +297,11 @@ pub fn user(text: &str) -> Value {
 /// The answer's text.
 pub fn stream(text: &str) -> Value {
     json!({ "type": "stream", "text": text })
+}
+
+/// A slash command's last frame but `complete`: from now on the client is in this session.
+pub fn switch(id: &str) -> Value {
+    json!({ "type": "switch", "sessionId": id })
 }
 
 /// The last frame of a run that ended well.

@@ -6,6 +6,7 @@ use halo_tests::model_server::{ModelServer, Protocol};
 use halo_tests::place::Place;
 use halo_tests::server::{Launch, Server};
 use halo_tests::web::Client;
+use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,8 +17,8 @@ pub const PNG: &str =
 /// The admin password.
 pub const PASSWORD: &str = "a-passw0rd-for-tests";
 
-/// A server, and what the names in rows stand for: `ws`, `ws2`, `beside` and `root` are folders, `token <level>`
-/// tokens, and `user` is the user's home.
+/// A server, and what the names in rows stand for: `ws`, `ws2`, `beside` and `root` are folders, `user` is the user's
+/// home, `token <level>` are tokens, and `cookie` is the admin's. Tokens and cookie are made when they are first named.
 pub struct World {
     /// Without a token.
     pub client: Client,
@@ -54,8 +55,14 @@ impl World {
         Self { client: Client::new(server.url(), None), names, model, server }
     }
 
-    /// Makes the tokens that the text names and that nobody has named before.
-    pub async fn make_tokens(&mut self, text: &str) {
+    /// Makes the tokens and the cookie that the text names and that nobody has named before.
+    pub async fn make_named(&mut self, text: &str) {
+        if text.contains("{cookie}") && !self.names.contains_key("cookie") {
+            let login = self.client.post("/api/auth/login", &json!({ "password": PASSWORD })).await;
+            assert_eq!(login.status, 200, "{login:?}");
+            let cookie = login.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+            self.names.insert("cookie".to_owned(), cookie.to_owned());
+        }
         for level in ["full", "readonly", "workspace", "observer"] {
             let name = format!("token {level}");
             if text.contains(&format!("{{{name}}}")) && !self.names.contains_key(&name) {
@@ -69,7 +76,7 @@ impl World {
     /// A client with the token of this level.
     pub async fn client(&mut self, level: &str) -> Client {
         let name = format!("token {level}");
-        self.make_tokens(&format!("{{{name}}}")).await;
+        self.make_named(&format!("{{{name}}}")).await;
         self.client.with_token(Some(self.name(&name)))
     }
 
