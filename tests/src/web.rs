@@ -2,11 +2,12 @@
 
 use crate::within;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
 use reqwest::header::HeaderMap;
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
+use std::fmt::Display;
 use std::net::IpAddr;
 
 /// Speaks to one server with one token.
@@ -59,6 +60,12 @@ impl Client {
     #[must_use]
     pub fn from_address(self, address: IpAddr) -> Self {
         Self { http: http(Some(address)), ..self }
+    }
+
+    /// The same, from another address where one is given.
+    #[must_use]
+    pub fn from_address_or_same(&self, address: Option<IpAddr>) -> Self {
+        address.map_or_else(|| self.clone(), |address| self.clone().from_address(address))
     }
 
     /// The same with another token, or none.
@@ -158,18 +165,37 @@ impl Client {
         }
         let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok());
         assert_eq!(kind, Some("text/event-stream"));
-        Ok(Frames { bytes: response.bytes_stream().boxed(), buffer: Vec::new(), broken: false })
+        Ok(Frames::of(response))
     }
 }
 
 /// The frames of a stream, one by one. Dropping it cuts the connection.
 pub struct Frames {
-    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    bytes: BoxStream<'static, Result<Bytes, String>>,
     buffer: Vec<u8>,
     broken: bool,
 }
 
 impl Frames {
+    /// Those of an answer that has begun.
+    pub fn of(response: Response) -> Self {
+        Self::over(response.bytes_stream())
+    }
+
+    /// Those in the bytes of a body.
+    pub fn over<E: Display + 'static>(bytes: impl Stream<Item = Result<Bytes, E>> + Send + 'static) -> Self {
+        let bytes = bytes.map(|piece| piece.map_err(|error| error.to_string())).boxed();
+        Self { bytes, buffer: Vec::new(), broken: false }
+    }
+
+    /// The whole body, where it is no event stream after all.
+    pub async fn bytes(mut self) -> Vec<u8> {
+        while let Some(bytes) = within("a body", self.bytes.next()).await {
+            self.buffer.extend_from_slice(&bytes.expect("the whole body"));
+        }
+        self.buffer
+    }
+
     /// The next frame; `None` at the end, also when the connection broke (see [`Self::is_broken`]).
     pub async fn next(&mut self) -> Option<Frame> {
         loop {

@@ -215,7 +215,9 @@ impl FrameLog {
                 return;
             }
             let seq = inner.first + inner.frames.len() as u64;
-            let bytes = Bytes::from(format!("id: {}.{seq}\ndata: {json}\n\n", self.run));
+            let text = format!("id: {}.{seq}\ndata: {json}\n\n", self.run);
+            // Of exactly its length: what formatting has reserved in addition would be held, and not counted.
+            let bytes = Bytes::from(text.into_bytes().into_boxed_slice());
             let added = bytes.len() + FRAME_OVERHEAD;
             inner.frames.push_back(bytes);
             inner.bytes += added;

@@ -70,10 +70,14 @@ impl Script {
     /// | order | answer |
     /// |---|---|
     /// | `N:<n> D:<ms>` | the words `w1` to `wn`, a pause of so many milliseconds after each |
+    /// | `N:<n> D:<ms> MEDIA` | the same with a `MEDIA:` line after each tenth word, see [`media_line`] |
     /// | `TOOL <name> <json>` | this tool call; several such lines, several calls |
     /// | `FAIL:<code>`, `FAIL:<code> x<n>` | this status, always or the first n times, then `ok` |
     /// | `HOLD` | `held `, and `free` after a release |
     /// | `SAY <text>` | the text, word by word |
+    /// | `LINES` | three lines in two deltas, the first of which ends a line |
+    /// | `THINK` | the reasoning `because`, then `answer` |
+    /// | `MEDIA <path>` | a line, a `MEDIA:` line of the path, and `after` |
     /// | results of tools | `result: ` and the last result's first line |
     /// | anything else | `ok` |
     pub fn ordered(order: &str) -> Self {
@@ -93,10 +97,28 @@ impl Script {
         if let Some(text) = last.strip_prefix("SAY ") {
             return Self::text(text.split_inclusive(' '));
         }
+        if last == "LINES" {
+            return Self::text(["first\nsecond\n", "third"]);
+        }
+        if last == "THINK" {
+            return Self::text(["answer"]).thinking("because");
+        }
+        if let Some(path) = last.strip_prefix("MEDIA ") {
+            return Self::text([format!("see\nMEDIA: {path}\n"), "after".to_owned()]);
+        }
         if let Some((count, pause)) = last.strip_prefix("N:").and_then(|rest| rest.split_once(" D:"))
-            && let (Ok(count), Ok(pause)) = (count.parse::<u32>(), pause.trim().parse())
+            && let (rest, media) = pause.strip_suffix(" MEDIA").map_or((pause, false), |rest| (rest, true))
+            && let (Ok(count), Ok(pause)) = (count.parse::<u32>(), rest.trim().parse())
         {
-            return Self::text((1..=count).map(|n| format!("w{n} "))).pause(Duration::from_millis(pause));
+            let words = (1..=count).flat_map(|n| {
+                if !media || n % 10 > 0 {
+                    return vec![format!("w{n} ")];
+                }
+                // In three deltas, so that the line is undecided for a while.
+                let line = media_line(n);
+                vec![format!("w{n}\n{}", &line[..3]), line[3..7].to_owned(), line[7..].to_owned()]
+            });
+            return Self::text(words).pause(Duration::from_millis(pause));
         }
         Self::text(["ok"])
     }
@@ -205,6 +227,11 @@ impl Script {
         frames.push((frame(json!({"type": "message_stop"})), false));
         frames
     }
+}
+
+/// The line that `N:<n> D:<ms> MEDIA` says after its n-th word.
+pub fn media_line(n: u32) -> String {
+    format!("MEDIA: /of/w{n}.png\n")
 }
 
 /// Unique in the whole conversation, as those of a real provider are.
