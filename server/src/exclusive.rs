@@ -34,15 +34,21 @@ pub fn take(file: &File, tries: u32, holder: impl Fn() -> Option<i32>) -> io::Re
     }
 }
 
-/// No process has this id any more. One that we may not ask lives.
+/// No process has this id any more. One that we may not ask lives; what is no id at all is nobody's.
 fn is_dead(pid: i32) -> bool {
-    Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+    let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Instant;
+
+    #[test]
+    fn what_is_no_process_id_is_nobodys() {
+        assert!(!is_dead(-1) && !is_dead(0) && !is_dead(i32::MIN));
+    }
 
     #[test]
     fn a_holder_that_lives_keeps_it_and_one_that_died_is_waited_for() {

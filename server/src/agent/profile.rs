@@ -59,6 +59,15 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// What people read.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::Global => "global",
+            Self::Workspace => "workspace",
+        }
+    }
+
     /// The scope under which it can be disabled; the built-in agents belong to the global one.
     pub const fn scope(self) -> &'static str {
         match self {
@@ -142,6 +151,15 @@ pub struct Thinking {
     pub effort: Option<String>,
     /// How many tokens, for models that count.
     pub budget_tokens: Option<u32>,
+}
+
+/// The agents that people may choose from.
+#[derive(Clone, Debug, Default)]
+pub struct Visible {
+    /// Those that work, sorted by id.
+    pub agents: Vec<Profile>,
+    /// Those whose files have a mistake: id, and what is wrong where.
+    pub broken: Vec<(String, String)>,
 }
 
 /// Why there is no profile.
@@ -254,16 +272,21 @@ impl Profiles {
         }
     }
 
-    /// The agents that a client may name, sorted by id; broken ones are logged and left out.
-    pub fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Vec<Profile> {
-        let found = self.ids(workspace).into_iter().filter_map(|id| match self.resolve(workspace, &id) {
-            Ok(profile) => Some(profile).filter(|profile| qualifies(profile, disabled)),
-            Err(error) => {
-                self.complain(&self.place(workspace, &id), &error.to_string());
-                None
+    /// The agents that a client may name, and those whose files have a mistake, sorted by id.
+    pub fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Visible {
+        let mut visible = Visible::default();
+        for id in self.ids(workspace) {
+            match self.resolve(workspace, &id) {
+                Ok(profile) => {
+                    visible.agents.extend(Some(profile).filter(|profile| qualifies(profile, disabled)));
+                }
+                Err(error) => {
+                    self.complain(&self.place(workspace, &id), &error.to_string());
+                    visible.broken.push((id, error.to_string()));
+                }
             }
-        });
-        found.collect()
+        }
+        visible
     }
 
     /// The agent that a client names. `None`: it is internal or switched off.

@@ -4,7 +4,7 @@
 use crate::access::AccessLevel;
 use crate::agent::Agent;
 use crate::agent::compact;
-use crate::agent::profile::{Caching, DisabledItem, Profile, ProfileError, ProfileModel, Profiles};
+use crate::agent::profile::{Caching, DisabledItem, Profile, ProfileError, ProfileModel, Profiles, Visible};
 use crate::agent::prompt::{Surroundings, system_prompt};
 use crate::clock::Clock;
 use crate::config::{Effective, Home, Live};
@@ -114,8 +114,13 @@ impl AgentSource for Agents {
         }
     }
 
-    fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Vec<Profile> {
-        self.profiles.visible(workspace, disabled)
+    fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Visible {
+        let mut visible = self.profiles.visible(workspace, disabled);
+        for agent in &mut visible.agents {
+            // A name that no tool has is of no effect, so nobody should count on it.
+            agent.tools.retain(|name| self.tools.names().any(|tool| tool == name));
+        }
+        visible
     }
 
     fn delegation(&self) -> DelegationLimits {

@@ -3,7 +3,7 @@
 use super::{AppState, HttpSettings, router};
 use crate::access::{AccessLevel, AccountLevel};
 use crate::agent::Agent;
-use crate::agent::profile::{DisabledItem, Profile};
+use crate::agent::profile::{DisabledItem, Visible};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Environment, Home, Live, Overrides};
 use crate::session::{AgentRequest, AgentSource, Engine, Member, Parts, Unavailable};
@@ -202,8 +202,8 @@ impl AgentSource for NoAgents {
         Err(Unavailable::No)
     }
 
-    fn visible(&self, _: &Path, _: &[DisabledItem]) -> Vec<Profile> {
-        Vec::new()
+    fn visible(&self, _: &Path, _: &[DisabledItem]) -> Visible {
+        Visible::default()
     }
 
     fn team(&self, _: &Path, _: &str, _: AccessLevel, _: &[DisabledItem]) -> Result<Vec<Member>, String> {

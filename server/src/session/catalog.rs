@@ -34,6 +34,8 @@ pub struct Branch {
 pub struct Agents {
     /// Those that a client may name, sorted by id.
     pub visible: Vec<Profile>,
+    /// Those whose files have a mistake: id, and what is wrong where.
+    pub broken: Vec<(String, String)>,
     /// The id of the one that answers where none is named.
     pub entry: Option<String>,
 }
@@ -116,9 +118,13 @@ impl Engine {
     /// The agents of a folder, whether or not it has been used as a workspace; `disabled` are left out.
     pub async fn agents(&self, folder: &Path, disabled: Vec<DisabledItem>) -> Result<Agents, SessionError> {
         let (source, folder) = (self.agent_source(), folder.to_owned());
-        let look = tokio::task::spawn_blocking(move || Agents {
-            visible: source.visible(&folder, &disabled),
-            entry: source.choose(&folder, None, &disabled).ok().map(|(id, _)| id),
+        let look = tokio::task::spawn_blocking(move || {
+            let visible = source.visible(&folder, &disabled);
+            Agents {
+                visible: visible.agents,
+                broken: visible.broken,
+                entry: source.choose(&folder, None, &disabled).ok().map(|(id, _)| id),
+            }
         });
         look.await.map_err(|error| internal("looking at the agents", &error))
     }

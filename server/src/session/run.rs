@@ -8,7 +8,7 @@ use super::rows::CallFigures;
 use super::workspace::Workspace;
 use crate::access::AccessLevel;
 use crate::agent::Agent;
-use crate::agent::profile::{DisabledItem, Profile};
+use crate::agent::profile::{DisabledItem, Visible};
 use crate::agent::turn::{self, Outcome, Step};
 use crate::tool::Tool;
 use std::path::Path;
@@ -39,8 +39,8 @@ pub trait AgentSource: Send + Sync {
         disabled: &[DisabledItem],
     ) -> Result<(String, String), Unavailable>;
 
-    /// The agents that a client may name, sorted by id; none of those that are broken or switched off.
-    fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Vec<Profile>;
+    /// The agents that a client may name, and the broken ones; none of those that are switched off.
+    fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Visible;
 
     /// An agent that is ready to work. The error is for people: what is wrong, in which file, and what to do.
     fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String>;

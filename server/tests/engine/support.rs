@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt};
 use halo_server::access::AccessLevel;
 use halo_server::agent::Agent;
 use halo_server::agent::compact;
-use halo_server::agent::profile::{DisabledItem, Profile};
+use halo_server::agent::profile::{DisabledItem, Visible};
 use halo_server::clock::SystemClock;
 use halo_server::model::{
     Block, Completion, Event, Message, Model, ModelError, Request, StopReason, ToolSpec, Usage,
@@ -199,8 +199,8 @@ impl AgentSource for Source {
         }
     }
 
-    fn visible(&self, _: &Path, _: &[DisabledItem]) -> Vec<Profile> {
-        Vec::new()
+    fn visible(&self, _: &Path, _: &[DisabledItem]) -> Visible {
+        Visible::default()
     }
 
     fn team(&self, _: &Path, _: &str, _: AccessLevel, _: &[DisabledItem]) -> Result<Vec<Member>, String> {

@@ -95,7 +95,18 @@ impl Answer {
             Block::Text { text } => Some(text.as_str()),
             _ => None,
         });
-        let said: Vec<&str> = texts.flat_map(str::lines).map(without_stamp).collect();
+        let mut said: Vec<&str> = Vec::new();
+        for text in texts {
+            match heard(text) {
+                // What a sub-agent reports is no order.
+                Some(report) if !is_sub_agent(&request.messages) => {
+                    paragraphs.push(format!("A sub-agent reports:\n\n{report}"));
+                }
+                Some(task) => said.extend(task.lines()),
+                None if text.starts_with("[System @ ") => {}
+                None => said.extend(text.lines().map(without_stamp)),
+            }
+        }
         if said.contains(&SUMMARY_REQUEST) {
             return Self { text: summary(&request.messages), calls };
         }
@@ -131,6 +142,17 @@ impl Answer {
             usage: Usage { input: estimate(request), output, ..Usage::default() },
         }
     }
+}
+
+/// The text of a message that another session has sent.
+fn heard(text: &str) -> Option<&str> {
+    without_stamp(text).strip_prefix("(from: session ")?.split_once('\n').map(|(_, text)| text)
+}
+
+/// Whether the conversation began with a task of another session.
+fn is_sub_agent(messages: &[Arc<Message>]) -> bool {
+    let first = messages.first().and_then(|message| message.content.first());
+    matches!(first, Some(Block::Text { text }) if heard(text).is_some())
 }
 
 /// What a tool answered, with its first lines.
@@ -257,6 +279,21 @@ mod tests {
         let (words, completion) = ask(vec![user("[2026-12-01T18:06:13.010Z] say one  two\tthree ")]).await;
         assert_eq!(words, ["one ", " ", "two\t", "three "]);
         assert_eq!(completion.content, [Block::Text { text: "one  two\tthree ".into() }]);
+        assert_eq!(completion.stop, StopReason::EndTurn);
+    }
+
+    #[tokio::test]
+    async fn it_works_on_the_task_of_another_session_and_only_shows_what_one_reports() {
+        let task = user("[2026-12-01T18:06:13.010Z] (from: session s)\nread a.txt");
+        let (_, completion) = ask(vec![task]).await;
+        assert_eq!(completion.stop, StopReason::ToolUse);
+        let mut report = user("[2026-12-01T18:06:14.010Z] (from: session s>c)\nread a.txt\ndone");
+        report
+            .content
+            .push(Block::Text { text: "[System @ 2026-12-01T18:06:14.010Z] None is running.".into() });
+        let said = Message { role: Role::Assistant, content: vec![Block::Text { text: "x".into() }] };
+        let (words, completion) = ask(vec![user("hello"), said, report]).await;
+        assert_eq!(words.concat(), "A sub-agent reports:\n\nread a.txt\ndone");
         assert_eq!(completion.stop, StopReason::EndTurn);
     }
 

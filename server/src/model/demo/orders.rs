@@ -11,6 +11,7 @@ pub(super) const HELP: &str = "\
 - `run <command>`
 - `write <path> <content>`
 - `edit <path>: <old> -> <new>`
+- `ask <agent>: <order>`
 - `say <text>`
 - `count <n>`";
 
@@ -57,10 +58,21 @@ impl Order {
             "run" => Self::tool("shell_exec", &[("command", rest.trim())]),
             "list" if rest.trim().is_empty() => Self::tool("file_list", &[]),
             "list" => one("file_list", "path", "list [path]"),
+            "ask" => Self::ask(rest.trim()),
             "write" => Self::write(rest.trim()),
             "edit" => Self::edit(rest.trim()),
             _ => return None,
         })
+    }
+
+    /// Hands an order to a sub-agent. Without a colon it is a sentence.
+    fn ask(text: &str) -> Self {
+        match text.split_once(':').map(|(agent, order)| (agent.trim(), order.trim())) {
+            Some((agent, order)) if !agent.is_empty() && !order.is_empty() => {
+                Self::tool("start_session", &[("agent_id", agent), ("message", order)])
+            }
+            _ => Self::Malformed("ask <agent>: <order>"),
+        }
     }
 
     /// The text is looked for as it stands, so what a pattern would read as more is escaped.
@@ -126,6 +138,7 @@ mod tests {
     #[rstest]
     #[case("read README.md", "file_read", json!({"path": "README.md"}))]
     #[case("  read \"my notes.txt\" ", "file_read", json!({"path": "my notes.txt"}))]
+    #[case("ask executor: read a: b", "start_session", json!({"agent_id": "executor", "message": "read a: b"}))]
     #[case("list", "file_list", json!({}))]
     #[case("list src", "file_list", json!({"path": "src"}))]
     #[case("run ls -l | wc", "shell_exec", json!({"command": "ls -l | wc"}))]
@@ -153,6 +166,7 @@ mod tests {
     #[case("run")]
     #[case("write notes.txt")]
     #[case("edit a.rs: b")]
+    #[case("ask executor")]
     #[case("count many")]
     #[case("count 100001")]
     fn an_order_without_its_parts_is_explained(#[case] line: &str) {

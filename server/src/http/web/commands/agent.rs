@@ -15,7 +15,7 @@ pub async fn list(asked: &Asked) -> Result<Reply, ApiError> {
     let current = current(asked, &agents).await?;
     let mut text = texts::agent_list_head(asked.language());
     for (number, profile) in (1..).zip(&agents.visible) {
-        let _ = write!(text, "\n  {number}. [{}] {}", profile.origin.scope(), profile.id);
+        let _ = write!(text, "\n  {number}. [{}] {}", profile.origin.label(), profile.id);
         if profile.name != profile.id {
             let _ = write!(text, " ({})", one_line(&profile.name, ABOUT_CHARS));
         }
@@ -25,6 +25,9 @@ pub async fn list(asked: &Asked) -> Result<Reply, ApiError> {
         if Some(&profile.id) == current.as_ref() {
             text.push_str("  ◀");
         }
+    }
+    for (id, why) in &agents.broken {
+        let _ = write!(text, "\n  ⚠ {}", texts::agent_broken(asked.language(), id, why));
     }
     let _ = write!(text, "\n\n{}", texts::agent_list_foot(asked.language()));
     Ok(Reply::text(text))
@@ -78,7 +81,10 @@ fn find<'a>(asked: &Asked, agents: &'a Agents, name: &str) -> Result<&'a Profile
     let shown = one_line(name, ABOUT_CHARS);
     match named[..] {
         [found] => Ok(found),
-        [] => Err(texts::agent_unknown(asked.language(), &shown)),
+        [] => Err(match agents.broken.iter().find(|(id, _)| id.to_lowercase() == lower) {
+            Some((id, why)) => texts::agent_broken(asked.language(), id, why),
+            None => texts::agent_unknown(asked.language(), &shown),
+        }),
         _ => {
             let ids: Vec<&str> = named.iter().map(|profile| profile.id.as_str()).collect();
             Err(texts::agent_ambiguous(asked.language(), &shown, &ids.join(", ")))
@@ -101,8 +107,14 @@ fn described(asked: &Asked, profile: &Profile) -> String {
     format!(
         "{} [{}] {}{about}\n{}",
         profile.id,
-        profile.origin.scope(),
+        profile.origin.label(),
         one_line(&profile.name, ABOUT_CHARS),
-        texts::agent_parts(language, &model, &list(&profile.tools), &list(&profile.skills))
+        texts::agent_parts(
+            language,
+            &model,
+            &list(&profile.tools),
+            &list(&profile.skills),
+            &list(&profile.team)
+        )
     )
 }

@@ -233,10 +233,11 @@ impl Line {
         let message = message.trim_end();
         let (typed, rest) = first_word(message);
         let word = typed.strip_prefix('/').unwrap_or(typed).to_lowercase();
-        let expanded = aliases.top(&word).unwrap_or(&word);
-        // An alias may bring its verb with it.
-        let (object, verb) = first_word(expanded);
-        let (verb, rest) = if verb.is_empty() { first_word(rest) } else { (verb, rest) };
+        // An alias may bring its verb with it, and more.
+        let expanded = aliases.top(&word).map_or_else(|| word.clone(), str::to_owned);
+        let full = format!("{expanded} {rest}");
+        let (object, rest) = first_word(&full);
+        let (verb, rest) = first_word(rest);
         let verb = verb.to_lowercase();
         Self {
             typed: typed.to_owned(),
@@ -301,6 +302,19 @@ mod tests {
     ) {
         let line = Line::read(message, &seeded());
         assert_eq!((&*line.object, &*line.verb, &*line.rest), (object, verb, rest));
+    }
+
+    #[test]
+    fn an_alias_may_bring_its_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::locate(Some(folder.path()), &Environment::default()).unwrap();
+        home.prepare().unwrap();
+        std::fs::write(home.global().join("aliases.yaml"), "top:\n  /go: /agent switch poet\n").unwrap();
+        let table = Aliases::of(&home).current();
+        for (message, rest) in [("/go", "poet"), ("/go now", "poet now")] {
+            let line = Line::read(message, &table);
+            assert_eq!((&*line.object, &*line.verb, line.rest.trim_end()), ("agent", "switch", rest));
+        }
     }
 
     #[test]

@@ -164,9 +164,14 @@ texts! {
         zh: "已用 {name} 开启新会话。之前的会话保留原来的智能体：见 /session list。"
     }
     /// What an agent is made of.
-    agent_parts(model: &str, tools: &str, skills: &str) {
-        en: "Model: {model}\nTools: {tools}\nSkills: {skills}",
-        zh: "模型：{model}\n工具：{tools}\n技能：{skills}"
+    agent_parts(model: &str, tools: &str, skills: &str, team: &str) {
+        en: "Model: {model}\nTools: {tools}\nSkills: {skills}\nTeam: {team}",
+        zh: "模型：{model}\n工具：{tools}\n技能：{skills}\n团队：{team}"
+    }
+    /// Its files have a mistake.
+    agent_broken(id: &str, why: &str) {
+        en: "{id} cannot be used: {why}",
+        zh: "{id} 无法使用：{why}"
     }
     /// No model is named.
     agent_any_model() { en: "whichever is set up", zh: "使用已配置的模型" }
