@@ -248,7 +248,8 @@ impl Actor {
             (None, None) => Some(self.idle_since + IDLE_FOR),
         };
         // With something to store there is no retiring, so that is what it wakes for.
-        let idle = if run.is_none() && self.must_store() { Some(self.store_again_at) } else { idle };
+        let waits = self.must_store() || self.mail_waits;
+        let idle = if run.is_none() && waits { Some(self.store_again_at) } else { idle };
         [run.and_then(|run| run.checkpoint_at), run.and_then(|run| run.force_at), idle]
             .into_iter()
             .flatten()
@@ -262,8 +263,12 @@ impl Actor {
             self.last = None;
         }
         let Some(run) = &mut self.run else {
-            if self.must_store() && self.store_again_at <= now {
-                self.store_again().await;
+            if self.store_again_at <= now {
+                if self.must_store() {
+                    self.store_again().await;
+                }
+                // What others have left is taken by `serve`.
+                self.store_again_at = Instant::now() + STORE_AGAIN_EVERY;
             }
             return;
         };
@@ -288,7 +293,6 @@ impl Actor {
         } else if let Err(error) = self.commit(Vec::new()).await {
             tracing::debug!(session = %self.id, %error, "the end of a turn can still not be stored");
         }
-        self.store_again_at = Instant::now() + STORE_AGAIN_EVERY;
     }
 
     fn has_nothing_to_do(&self) -> bool {

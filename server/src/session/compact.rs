@@ -358,13 +358,15 @@ impl Actor {
 
     /// Compacts at once, without the model. The history stays as it is where that does not help.
     async fn compact_locally(&mut self, change: Change, helps: bool, why: &str) -> Result<(), StoreError> {
-        let writes = self.announce();
+        // By itself, so that the text above it and the start stay in the log when the change cannot be stored.
+        let announced = self.announce();
+        self.commit_or_keep(announced).await?;
         self.helped(helps);
         if helps {
             let notice = format!("Auto-compacted {} older messages{why}", change.cut);
-            self.apply(change, writes, &notice).await
+            self.apply(change, Vec::new(), &notice).await
         } else {
-            self.leave(writes, FAILED).await
+            self.leave(Vec::new(), FAILED).await
         }
     }
 

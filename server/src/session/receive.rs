@@ -5,6 +5,7 @@ use super::actor::Actor;
 use super::compact::Progress;
 use super::delegation::Birth;
 use super::frames::{Frame, FrameLog};
+use super::ids::SessionId;
 use super::inflight::Inflight;
 use super::mail::{self, Item};
 use super::report::{Said, Siblings};
@@ -115,6 +116,8 @@ impl Actor {
         };
         let (received, access) = self.received(&mut row, &message);
         writes.push(received);
+        let sender: Option<SessionId> = message.source.as_deref().and_then(|sender| sender.parse().ok());
+        let from_below = sender.is_some_and(|sender| sender.is_below(&self.id));
         // A queue that a full disk kept from its turn goes first.
         let mut owes = message.source.as_deref() == row.parent_id.as_deref() && message.source.is_some();
         if let Some(drained) = self.drain(None) {
@@ -141,6 +144,9 @@ impl Actor {
         message.saved.keep();
         self.row = Some(row);
         let log = self.start_run(access, owes);
+        if let Some(run) = &mut self.run {
+            run.by_own = from_below;
+        }
         self.look_at_children().await;
         log.push(&Frame::User { text: &text });
         Ok(Sent::Started(log.follow(0, self.shared.closing.clone())))
@@ -152,8 +158,7 @@ impl Actor {
         let at = self.now();
         let stored = AccessLevel::from_stored(&row.access_level);
         let (access, kept) = match (&message.source, self.id.is_child()) {
-            (Some(_), _) => (stored, stored),
-            (None, true) => (message.access.min(stored), stored),
+            (Some(_), _) | (None, true) => (message.access.min(stored), stored),
             (None, false) => (message.access, message.access),
         };
         if row.title.is_none() {
@@ -180,7 +185,7 @@ impl Actor {
             force_at: None,
             cancel_replies: Vec::new(),
             tell_parent: true,
-            by_report: false,
+            by_own: false,
             owes,
             children_before: false,
             said: Said::default(),

@@ -28,7 +28,7 @@ impl Handle {
         let mut stopped = false;
         for look in 0..LOOKS {
             // What people send to the session itself from now on is no part of what they have stopped.
-            let own = Stop { tell_parent, only_reports: look > 0 };
+            let own = Stop { tell_parent, only_own: look > 0 };
             let own = self.ask(|reply| Command::Stop { stop: own, reply });
             let (own, below) = tokio::join!(own, self.stop_below());
             let any = own? | below?;
@@ -45,7 +45,7 @@ impl Handle {
         let key = self.id.to_string();
         let active = self.workspace.read(move |conn| tree::active(conn, &key)).await?;
         tree.extend(active.iter().filter_map(|id| id.parse().ok()));
-        let stop = Stop { tell_parent: false, only_reports: false };
+        let stop = Stop { tell_parent: false, only_own: false };
         let answers = join_all(tree.into_iter().map(|id| async move {
             self.workspace.session(&id).ask(|reply| Command::Stop { stop, reply }).await
         }));
@@ -53,20 +53,25 @@ impl Handle {
     }
 
     /// Stops the session and sets it aside with all that is below it: none of it is on a list any more, and what
-    /// waited is dropped. A message to it brings it back.
+    /// waited is dropped. A message to it brings it back. The parent of a sub-session is told.
     pub async fn archive(&self) -> Result<(), SessionError> {
-        self.remove(Removal::Archive).await
+        self.archive_tree(true).await
     }
 
-    /// Deletes the session with all that is below it.
+    /// The same; `tell_parent` says whether the parent of a sub-session hears of it.
+    pub(super) async fn archive_tree(&self, tell_parent: bool) -> Result<(), SessionError> {
+        self.remove(Removal::Archive, tell_parent).await
+    }
+
+    /// Deletes the session with all that is below it. The parent of a sub-session is told.
     pub async fn delete(&self) -> Result<(), SessionError> {
-        self.remove(Removal::Delete).await
+        self.remove(Removal::Delete, true).await
     }
 
-    async fn remove(&self, how: Removal) -> Result<(), SessionError> {
+    async fn remove(&self, how: Removal, tell_parent: bool) -> Result<(), SessionError> {
         self.workspace.own().await?;
         for _ in 0..LOOKS {
-            self.stop_tree(false).await?;
+            self.stop_tree(tell_parent).await?;
             let key = self.id.to_string();
             let below = self.workspace.read(move |conn| tree::descendants(conn, &key)).await?;
             let mut at_rest = true;

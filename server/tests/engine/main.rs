@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broken;
 mod compaction;
 mod delegation;
 mod interrupt;
