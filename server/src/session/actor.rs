@@ -11,6 +11,7 @@ use super::remove::Removal;
 use super::rows::Place;
 use super::run::{AgentSource, RunStep};
 use super::state::{ActiveRun, Cancelled, Left, QueueEntry, Stop};
+use super::tree::Stops;
 use super::workspace::Workspace;
 use super::{Compaction, Feed, From, Sent, SessionError, Snapshot};
 use crate::access::AccessLevel;
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     pub budget: Arc<Budget>,
     /// Fires when the server shuts down.
     pub closing: CancellationToken,
+    /// The stops under way.
+    pub stops: Stops,
 }
 
 /// Where the memory of a session stood.

@@ -24,11 +24,11 @@ const CLOSE_GRACE: Duration = Duration::from_secs(3);
 impl Actor {
     /// Stops the run in flight. A sub-session that waits for its own is marked as stopped; then there is no run.
     pub async fn stop(&mut self, stop: Stop, reply: oneshot::Sender<bool>) {
-        let Stop { tell_parent, only_own } = stop;
+        let Stop { tell_parent, again } = stop;
         // What sub-sessions have said by now is a part of what is stopped: it must not start a run after the stop.
         self.collect().await;
         if let Some(run) = &mut self.run {
-            if only_own && (!run.by_own || self.queue.iter().any(|(_, entry)| entry.source.is_none())) {
+            if again {
                 let _ = reply.send(false);
                 return;
             }

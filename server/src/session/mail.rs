@@ -49,7 +49,9 @@ pub(super) fn from_session(sender: &str, text: &str) -> String {
 impl Actor {
     /// Takes what others have left. While a cancelled run is ending it waits: it is no part of what was cancelled.
     pub async fn collect(&mut self) {
-        self.collect_and(true).await;
+        // During a stop nothing new begins.
+        let run = !self.shared.stops.reach(&self.id);
+        self.collect_and(run).await;
     }
 
     /// The same; `run` says whether an idle session works on it at once, or only has it in its history.
@@ -124,7 +126,6 @@ impl Actor {
             self.look_at_children().await;
         }
         if let Some(run) = &mut self.run {
-            run.by_own |= start.is_some();
             for text in &texts {
                 run.log.push(&Frame::User { text });
             }

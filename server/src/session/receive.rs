@@ -5,7 +5,6 @@ use super::actor::Actor;
 use super::compact::Progress;
 use super::delegation::Birth;
 use super::frames::{Frame, FrameLog};
-use super::ids::SessionId;
 use super::inflight::Inflight;
 use super::mail::{self, Item};
 use super::report::{Said, Siblings};
@@ -86,6 +85,9 @@ impl Actor {
     /// Takes a message.
     pub async fn receive(&mut self, message: Arrival) -> Result<Sent, SessionError> {
         self.take_up_left().await?;
+        if message.source.is_some() && self.shared.stops.reach(&self.id) {
+            return Err(SessionError::Stopping);
+        }
         let hard = message.hard;
         let mark = self.mark();
         let taken = if self.run.is_some() { self.enqueue(message).await } else { self.open(message).await };
@@ -116,8 +118,6 @@ impl Actor {
         };
         let (received, access) = self.received(&mut row, &message);
         writes.push(received);
-        let sender: Option<SessionId> = message.source.as_deref().and_then(|sender| sender.parse().ok());
-        let from_below = sender.is_some_and(|sender| sender.is_below(&self.id));
         // A queue that a full disk kept from its turn goes first.
         let mut owes = message.source.as_deref() == row.parent_id.as_deref() && message.source.is_some();
         if let Some(drained) = self.drain(None) {
@@ -144,9 +144,6 @@ impl Actor {
         message.saved.keep();
         self.row = Some(row);
         let log = self.start_run(access, owes);
-        if let Some(run) = &mut self.run {
-            run.by_own = from_below;
-        }
         self.look_at_children().await;
         log.push(&Frame::User { text: &text });
         Ok(Sent::Started(log.follow(0, self.shared.closing.clone())))
@@ -185,7 +182,6 @@ impl Actor {
             force_at: None,
             cancel_replies: Vec::new(),
             tell_parent: true,
-            by_own: false,
             owes,
             children_before: false,
             said: Said::default(),

@@ -5,6 +5,7 @@ use super::frames::Budget;
 use super::ids::SessionId;
 use super::mail::Item;
 use super::run::AgentSource;
+use super::tree::Stops;
 use super::{
     Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged, store_failed,
 };
@@ -121,7 +122,7 @@ impl Workspace {
                 OpenError::Full { .. } => WorkspaceError::DiskFull(error.to_string()),
                 other => WorkspaceError::Unusable(other.to_string()),
             })?;
-        let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
+        let shared = Arc::new(Shared { path, db, agents, clock, budget, closing, stops: Stops::default() });
         let workspace = Self {
             inner: Arc::new(Inner {
                 shared,

@@ -17,7 +17,7 @@ fn sql(world: &World, statements: &str) {
 }
 
 /// Waits until the query gives nothing.
-async fn until_none(world: &World, query: &str) {
+pub async fn until_none(world: &World, query: &str) {
     let look = async {
         while !column(world, query).is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -26,7 +26,7 @@ async fn until_none(world: &World, query: &str) {
     tokio::time::timeout(Duration::from_secs(10), look).await.expect(query);
 }
 
-const ACTIVE: &str = "SELECT id FROM sessions WHERE parent_id IS NOT NULL AND stopped_at IS NULL";
+pub const ACTIVE: &str = "SELECT id FROM sessions WHERE parent_id IS NOT NULL AND stopped_at IS NULL";
 
 #[tokio::test]
 async fn a_root_whose_level_was_lowered_gets_no_more_out_of_its_sub_agents() {
@@ -230,7 +230,8 @@ async fn a_stop_reaches_a_root_that_its_sub_agent_keeps_talking_to() {
         frames(world.start(&root, "go").await).await;
         world.row_where(&root, |row| row["content"].as_str().is_some_and(|text| text.contains("ping"))).await;
         tokio::time::sleep(Duration::from_micros(round * 150)).await;
-        assert!(world.workspace.session(&root).stop().await.unwrap());
+        // False when the sub-agent has just given up.
+        world.workspace.session(&root).stop().await.unwrap();
         let running = column(&world, "SELECT session_id FROM runs");
         assert_eq!(running, [""; 0], "round {round}");
         let requests = world.script.requests.lock().unwrap().len();
