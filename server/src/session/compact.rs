@@ -259,9 +259,15 @@ impl Actor {
             }
         };
         let change = self.change(cut, &text, room, used);
-        let helps = manual || (change.after < used && change.after < room.limits.window);
+        let fits = change.after < room.limits.window;
+        let helps = fits && (manual || change.after < used);
         if change.cut == 0 || !helps {
-            self.manual_result(Compaction::Failed("the conversation has changed meanwhile".into()));
+            let why = if fits {
+                "the conversation has changed meanwhile"
+            } else {
+                "the summary does not fit into the model's window"
+            };
+            self.manual_result(Compaction::Failed(why.into()));
             self.helped(false);
             return self.leave(spent, FAILED).await;
         }

@@ -36,14 +36,10 @@ impl Actor {
             self.cancel(Cancelled::Stop, reply);
             return;
         }
-        self.stamp_or_log(tell_parent).await;
-        let _ = reply.send(false);
-    }
-
-    async fn stamp_or_log(&mut self, tell_parent: bool) {
         if let Err(error) = self.stamp(tell_parent).await {
             tracing::error!(session = %self.id, %error, "a sub-session could not be marked as stopped");
         }
+        let _ = reply.send(false);
     }
 
     /// Cancels the turn in flight; answers when it has ended. False at once when nothing runs.
@@ -90,7 +86,6 @@ impl Actor {
             run.said.add(run.inflight.said(), false);
         }
         let stopped = run.cancelled == Some(Cancelled::Stop);
-        let tell_parent = run.tell_parent;
         let storage_error = run.storage_error.take();
         let goes_on = !self.queue.is_empty() && !stopped && storage_error.is_none();
         let siblings = if goes_on { self.siblings_or_none().await } else { None };
@@ -121,6 +116,7 @@ impl Actor {
             // What was no turn becomes one.
             writes.push(Write::RunStarted { at: self.now(), crashes: 0 });
         }
+        // A stop that ended a mere compaction looks again, and then marks a sub-session that waits for its own.
         if stopped && manual.is_none() {
             let at = self.now();
             writes.push(Write::Stopped { at });
@@ -145,9 +141,6 @@ impl Actor {
             }
         }
         if let Some(manual) = manual {
-            if stopped {
-                self.stamp_or_log(tell_parent).await;
-            }
             manual.answer();
         }
     }
@@ -192,6 +185,11 @@ impl Actor {
         }
         for reply in run.cancel_replies {
             let _ = reply.send(true);
+        }
+        // Few sub-agents are spoken to again, and there may be hundreds: their history is read anew when they are.
+        if self.id.is_child() && self.pending.is_empty() {
+            self.history = None;
+            self.gauge = None;
         }
     }
 

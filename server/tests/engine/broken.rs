@@ -7,7 +7,7 @@ use super::trouble::{jam, unjam};
 use halo_server::access::AccessLevel;
 use halo_server::model::{ErrorKind, ModelError};
 use halo_server::session::ids::SessionId;
-use halo_server::session::{Inbound, Sent};
+use halo_server::session::{Compaction, Inbound, Sent};
 use serde_json::json;
 use std::time::Duration;
 
@@ -419,4 +419,45 @@ async fn a_sub_agent_with_a_report_left_by_its_own_is_told_and_nothing_is_double
         rows.iter()
             .any(|row| is_report(row) || row["content"].as_str().unwrap().starts_with("[System] The server"))
     );
+}
+
+#[tokio::test]
+async fn the_conversation_of_a_finished_sub_agent_leaves_memory_and_is_there_when_it_is_asked() {
+    let world = World::new(vec![]).await;
+    let root = id("s");
+    world.script.when("go", vec![start("the work")]);
+    world.script.when("the work", vec![text("it is done")]);
+    frames(world.start(&root, "go").await).await;
+    world.row_where(&root, is_report).await;
+    world.quiet(&root).await;
+    let child = children(&world).remove(0);
+    let held = || {
+        let requests = world.script.requests.lock().unwrap();
+        let own = requests.iter().find(|request| format!("{:?}", request[0]).contains("the work")).unwrap();
+        std::sync::Arc::strong_count(&own[0])
+    };
+    assert_eq!(held(), 1, "only the test has it");
+    let Sent::Started(feed) = world.send(&child, "and then?").await else { panic!("it was idle") };
+    frames(feed).await;
+    let requests = world.script.requests.lock().unwrap().clone();
+    let last = requests.iter().find(|request| format!("{:?}", request.last()).contains("and then?")).unwrap();
+    assert!(format!("{last:?}").contains("the work") && format!("{last:?}").contains("it is done"));
+}
+
+#[tokio::test]
+async fn a_compaction_that_somebody_asked_for_never_makes_a_conversation_that_does_not_fit() {
+    let world = World::new(vec![vec![text("ok")]; 4]).await;
+    for n in 0..4 {
+        frames(world.start(&id("s"), &format!("m{n}")).await).await;
+    }
+    *world.script.window.lock().unwrap() = (3000, 2);
+    world
+        .script
+        .when("Summary of the conversation wanted", vec![Say::Text("long ".repeat(100_000)), Say::Count(1)]);
+    let messages = || column(&world, "SELECT message FROM model_messages ORDER BY seq");
+    let before = messages();
+    let session = world.workspace.session(&id("s"));
+    let Compaction::Failed(why) = session.compact().await.unwrap() else { panic!("it was done") };
+    assert!(why.contains("does not fit"), "{why}");
+    assert_eq!(messages(), before);
 }
