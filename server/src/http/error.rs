@@ -258,7 +258,9 @@ impl From<SessionError> for ApiError {
             SessionError::NotFound => Self::SessionNotFound,
             SessionError::NotOwner(text) => Self::NotOwner(text),
             // Only agents meet a full queue, and only a removal a session that does not come to rest.
-            error @ (SessionError::QueueFull { .. } | SessionError::Busy) => Self::internal(error),
+            error @ (SessionError::QueueFull { .. } | SessionError::Stopping | SessionError::Busy) => {
+                Self::internal(error)
+            }
             SessionError::ReadOnly(text) => Self::WorkspaceReadOnly(text),
             SessionError::ShuttingDown => Self::ShuttingDown,
             SessionError::DiskFull => Self::DiskFull(error.to_string()),

@@ -11,6 +11,7 @@ use super::remove::Removal;
 use super::rows::Place;
 use super::run::{AgentSource, RunStep};
 use super::state::{ActiveRun, Cancelled, Left, QueueEntry, Stop};
+use super::tree::Stops;
 use super::workspace::Workspace;
 use super::{Compaction, Feed, From, Sent, SessionError, Snapshot};
 use crate::access::AccessLevel;
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     pub budget: Arc<Budget>,
     /// Fires when the server shuts down.
     pub closing: CancellationToken,
+    /// The stops under way.
+    pub stops: Stops,
 }
 
 /// Where the memory of a session stood.
@@ -248,7 +251,8 @@ impl Actor {
             (None, None) => Some(self.idle_since + IDLE_FOR),
         };
         // With something to store there is no retiring, so that is what it wakes for.
-        let idle = if run.is_none() && self.must_store() { Some(self.store_again_at) } else { idle };
+        let waits = self.must_store() || self.mail_waits;
+        let idle = if run.is_none() && waits { Some(self.store_again_at) } else { idle };
         [run.and_then(|run| run.checkpoint_at), run.and_then(|run| run.force_at), idle]
             .into_iter()
             .flatten()
@@ -262,8 +266,12 @@ impl Actor {
             self.last = None;
         }
         let Some(run) = &mut self.run else {
-            if self.must_store() && self.store_again_at <= now {
-                self.store_again().await;
+            if self.store_again_at <= now {
+                if self.must_store() {
+                    self.store_again().await;
+                }
+                // What others have left is taken by `serve`.
+                self.store_again_at = Instant::now() + STORE_AGAIN_EVERY;
             }
             return;
         };
@@ -288,7 +296,6 @@ impl Actor {
         } else if let Err(error) = self.commit(Vec::new()).await {
             tracing::debug!(session = %self.id, %error, "the end of a turn can still not be stored");
         }
-        self.store_again_at = Instant::now() + STORE_AGAIN_EVERY;
     }
 
     fn has_nothing_to_do(&self) -> bool {

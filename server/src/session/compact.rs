@@ -259,9 +259,15 @@ impl Actor {
             }
         };
         let change = self.change(cut, &text, room, used);
-        let helps = manual || (change.after < used && change.after < room.limits.window);
+        let fits = change.after < room.limits.window;
+        let helps = fits && (manual || change.after < used);
         if change.cut == 0 || !helps {
-            self.manual_result(Compaction::Failed("the conversation has changed meanwhile".into()));
+            let why = if fits {
+                "the conversation has changed meanwhile"
+            } else {
+                "the summary does not fit into the model's window"
+            };
+            self.manual_result(Compaction::Failed(why.into()));
             self.helped(false);
             return self.leave(spent, FAILED).await;
         }
@@ -358,13 +364,15 @@ impl Actor {
 
     /// Compacts at once, without the model. The history stays as it is where that does not help.
     async fn compact_locally(&mut self, change: Change, helps: bool, why: &str) -> Result<(), StoreError> {
-        let writes = self.announce();
+        // By itself, so that the text above it and the start stay in the log when the change cannot be stored.
+        let announced = self.announce();
+        self.commit_or_keep(announced).await?;
         self.helped(helps);
         if helps {
             let notice = format!("Auto-compacted {} older messages{why}", change.cut);
-            self.apply(change, writes, &notice).await
+            self.apply(change, Vec::new(), &notice).await
         } else {
-            self.leave(writes, FAILED).await
+            self.leave(Vec::new(), FAILED).await
         }
     }
 

@@ -17,17 +17,18 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// What the model reads at the end of an answer that was cut.
-const CUT_MARKER: &str = "\n\n[reply interrupted by the user here]";
+pub(super) const CUT_MARKER: &str = "\n\n[reply interrupted by the user here]";
 /// How long the server's end waits for a run to stop its tools.
 const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
 impl Actor {
     /// Stops the run in flight. A sub-session that waits for its own is marked as stopped; then there is no run.
     pub async fn stop(&mut self, stop: Stop, reply: oneshot::Sender<bool>) {
-        let Stop { tell_parent, only_reports } = stop;
+        let Stop { tell_parent, again } = stop;
+        // What sub-sessions have said by now is a part of what is stopped: it must not start a run after the stop.
+        self.collect().await;
         if let Some(run) = &mut self.run {
-            if only_reports && (!run.by_report || self.queue.iter().any(|(_, entry)| entry.source.is_none()))
-            {
+            if again {
                 let _ = reply.send(false);
                 return;
             }
@@ -81,6 +82,9 @@ impl Actor {
         if let Some(piece) = run.inflight.end_text() {
             push_piece(&run.log, &piece);
         }
+        if outcome == Outcome::Aborted {
+            run.said.add(run.inflight.said(), false);
+        }
         let stopped = run.cancelled == Some(Cancelled::Stop);
         let storage_error = run.storage_error.take();
         let goes_on = !self.queue.is_empty() && !stopped && storage_error.is_none();
@@ -112,7 +116,8 @@ impl Actor {
             // What was no turn becomes one.
             writes.push(Write::RunStarted { at: self.now(), crashes: 0 });
         }
-        if stopped {
+        // A stop that ended a mere compaction looks again, and then marks a sub-session that waits for its own.
+        if stopped && manual.is_none() {
             let at = self.now();
             writes.push(Write::Stopped { at });
         }
@@ -125,8 +130,14 @@ impl Actor {
             (Err(error), _) => {
                 tracing::error!(session = %self.id, %error, "the end of a turn could not be stored; it is tried again before the next one");
                 let message = format!("the end of this turn could not be stored: {error}");
+                let failed = Outcome::Failed { message, account: false };
+                if goes_on {
+                    // The turn that was to follow is not run, so nothing else tells the parent.
+                    let report = self.report_writes(&failed, false);
+                    self.pending.extend(report);
+                }
                 self.pending.push(Write::RunEnded);
-                self.end_run(&Outcome::Failed { message, account: false });
+                self.end_run(&failed);
             }
         }
         if let Some(manual) = manual {
@@ -135,7 +146,7 @@ impl Actor {
     }
 
     /// A look at the sub-sessions that cannot be had is no reason to end a run.
-    async fn siblings_or_none(&self) -> Option<Siblings> {
+    pub async fn siblings_or_none(&self) -> Option<Siblings> {
         self.sibling_status().await.unwrap_or_else(|error| {
             tracing::warn!(session = %self.id, %error, "the sub-sessions could not be looked at");
             None
@@ -174,6 +185,11 @@ impl Actor {
         }
         for reply in run.cancel_replies {
             let _ = reply.send(true);
+        }
+        // Few sub-agents are spoken to again, and there may be hundreds: their history is read anew when they are.
+        if self.id.is_child() && self.pending.is_empty() {
+            self.history = None;
+            self.gauge = None;
         }
     }
 

@@ -2,13 +2,14 @@
 //! images. Kept as running sums, so that a look before every call does not walk a long history.
 
 use super::actor::{Actor, Command};
+use super::finish::CUT_MARKER;
 use super::ids::SessionId;
 use super::run::{self, Start};
 use super::workspace::{Workspace, ask};
 use super::{ContextInfo, SessionError};
 use crate::access::AccessLevel;
 use crate::agent::compact::{self, Limits, MAX_IMAGE_BYTES, MAX_IMAGES};
-use crate::model::{Message, Role, Usage};
+use crate::model::{Block, Message, Role, Usage};
 use crate::store::StoreError;
 use crate::store::sessions::{self, SessionRow, Write};
 use std::sync::Arc;
@@ -57,9 +58,12 @@ pub(super) struct Look {
     pub counted: bool,
 }
 
-/// How many messages there are up to the last one of the model, it included.
+/// How many messages there are up to the last one that the model has finished, it included: of an answer that was cut
+/// nobody has counted anything.
 fn answered(history: &[Arc<Message>]) -> usize {
-    history.iter().rposition(|message| message.role == Role::Assistant).map_or(0, |last| last + 1)
+    let is_cut = |message: &Message| matches!(message.content.last(), Some(Block::Text { text }) if text.ends_with(CUT_MARKER));
+    let finished = |message: &Arc<Message>| message.role == Role::Assistant && !is_cut(message);
+    history.iter().rposition(finished).map_or(0, |last| last + 1)
 }
 
 impl Actor {

@@ -49,22 +49,34 @@ pub(super) fn from_session(sender: &str, text: &str) -> String {
 impl Actor {
     /// Takes what others have left. While a cancelled run is ending it waits: it is no part of what was cancelled.
     pub async fn collect(&mut self) {
+        // During a stop nothing new begins.
+        let run = !self.shared.stops.reach(&self.id);
+        self.collect_and(run).await;
+    }
+
+    /// The same; `run` says whether an idle session works on it at once, or only has it in its history.
+    pub async fn collect_and(&mut self, run: bool) {
         self.mail_waits = true;
         if self.is_ending() || self.left.is_some() {
             return;
         }
-        match self.try_collect().await {
-            Ok(()) => self.mail_waits = false,
-            Err(error) => {
-                tracing::error!(session = %self.id, %error, "a report could not be taken in; it is tried later");
+        while self.mail_waits {
+            match self.try_collect(run).await {
+                Ok(more) => self.mail_waits = more,
+                Err(error) => {
+                    tracing::error!(session = %self.id, %error, "a report could not be taken in; it is tried later");
+                    return;
+                }
             }
         }
     }
 
-    async fn try_collect(&mut self) -> Result<(), StoreError> {
+    /// Takes some; true when there may be more.
+    async fn try_collect(&mut self, run: bool) -> Result<bool, StoreError> {
         let id = self.id.as_str().to_owned();
         let letters = self.shared.db.read(move |conn| mail::waiting(conn, &id, LETTERS)).await?;
-        let Some(row) = self.row.clone().filter(|_| !letters.is_empty()) else { return Ok(()) };
+        let Some(row) = self.row.clone().filter(|_| !letters.is_empty()) else { return Ok(false) };
+        let more = letters.len() == LETTERS as usize;
         self.load_history().await?;
         let before = self.mark();
         let settled = self.settle();
@@ -82,20 +94,24 @@ impl Actor {
         let texts: Vec<String> = entries.iter().map(|(_, entry)| entry.text.clone()).collect();
         let mut drained = None;
         if !entries.is_empty() {
-            let at = self.now();
-            let access_level = AccessLevel::from_stored(&row.access_level).as_str();
-            writes.push(Write::Received { at, access_level, title: None });
+            if run || self.run.is_some() {
+                let at = self.now();
+                let access_level = AccessLevel::from_stored(&row.access_level).as_str();
+                writes.push(Write::Received { at, access_level, title: None });
+            }
             self.queue.extend(entries);
             if self.run.is_none() {
-                let siblings = self.sibling_status().await?;
+                let siblings = self.siblings_or_none().await;
                 drained = self.drain(siblings);
             }
         }
         let mut start = None;
         if let Some(Drained { writes: moved, access, owes }) = drained {
             writes.extend(moved);
-            writes.push(Write::RunStarted { at: self.now(), crashes: 0 });
-            start = Some((access, owes));
+            if run {
+                writes.push(Write::RunStarted { at: self.now(), crashes: 0 });
+                start = Some((access, owes));
+            }
         }
         if let Err(error) = self.commit(writes).await {
             self.back_to(before);
@@ -110,12 +126,11 @@ impl Actor {
             self.look_at_children().await;
         }
         if let Some(run) = &mut self.run {
-            run.by_report |= start.is_some();
             for text in &texts {
                 run.log.push(&Frame::User { text });
             }
         }
-        Ok(())
+        Ok(more)
     }
 
     /// What a letter becomes: rows of the log, and an entry of the queue for what the model is to read.

@@ -84,6 +84,9 @@ pub enum SessionError {
         /// How many may.
         limit: usize,
     },
+    /// It is being stopped, and what other sessions send is no part of what goes on after that.
+    #[error("the session is being stopped")]
+    Stopping,
     /// It does not come to rest: new messages keep arriving.
     #[error("the session does not come to rest; try again")]
     Busy,

@@ -85,6 +85,9 @@ impl Actor {
     /// Takes a message.
     pub async fn receive(&mut self, message: Arrival) -> Result<Sent, SessionError> {
         self.take_up_left().await?;
+        if message.source.is_some() && self.shared.stops.reach(&self.id) {
+            return Err(SessionError::Stopping);
+        }
         let hard = message.hard;
         let mark = self.mark();
         let taken = if self.run.is_some() { self.enqueue(message).await } else { self.open(message).await };
@@ -152,8 +155,7 @@ impl Actor {
         let at = self.now();
         let stored = AccessLevel::from_stored(&row.access_level);
         let (access, kept) = match (&message.source, self.id.is_child()) {
-            (Some(_), _) => (stored, stored),
-            (None, true) => (message.access.min(stored), stored),
+            (Some(_), _) | (None, true) => (message.access.min(stored), stored),
             (None, false) => (message.access, message.access),
         };
         if row.title.is_none() {
@@ -180,7 +182,6 @@ impl Actor {
             force_at: None,
             cancel_replies: Vec::new(),
             tell_parent: true,
-            by_report: false,
             owes,
             children_before: false,
             said: Said::default(),

@@ -27,7 +27,8 @@ impl Actor {
             self.left = Some(Left { crashes });
             return;
         }
-        self.collect().await;
+        // As with its run: only a root goes on by itself.
+        self.collect_and(!self.id.is_child()).await;
     }
 
     async fn try_recover(&mut self, crashes: Option<i64>) -> Result<(), StoreError> {

@@ -79,7 +79,8 @@ impl Actor {
         let body = self.body(&run.said);
         let text = match outcome {
             Outcome::Failed { message, account } => format!("{}{body}", aborted(message, *account)),
-            _ => body,
+            Outcome::Aborted => format!("{}{body}", aborted(INTERRUPTED, false)),
+            Outcome::Done | Outcome::Yielded => body,
         };
         vec![Write::Report {
             at,
@@ -149,12 +150,13 @@ impl Actor {
             return Ok(None);
         }
         let id = self.id.as_str().to_owned();
-        let children = self.shared.db.read(move |conn| tree::children(conn, &id, SIBLINGS)).await?;
-        Ok(Some(siblings(&children, self.shared.clock.now_ms())))
+        let at_work = self.shared.db.read(move |conn| tree::at_work(conn, &id, SIBLINGS)).await?;
+        Ok(Some(siblings(&at_work, self.shared.clock.now_ms())))
     }
 }
 
 const STOPPED: &str = "it was stopped before it was done";
+const INTERRUPTED: &str = "it was interrupted before it was done, and told nothing";
 
 fn aborted(why: &str, account: bool) -> String {
     let hint = if account {
@@ -165,10 +167,9 @@ fn aborted(why: &str, account: bool) -> String {
     format!("[SUB-AGENT ABORTED: the work was not finished. Error: {why}. {hint}]\n\n")
 }
 
-fn siblings(children: &[Node], now: i64) -> Siblings {
-    let active: Vec<&Node> = children.iter().filter(|child| child.stopped_at.is_none()).collect();
+fn siblings(at_work: &[Node], now: i64) -> Siblings {
     let iso_now = iso(now);
-    if active.is_empty() {
+    if at_work.is_empty() {
         return Siblings {
             told: format!("[System @ {iso_now}] None of your sub-agents is running any more."),
             shown: "[System] All sub-agents are done.".to_owned(),
@@ -176,7 +177,7 @@ fn siblings(children: &[Node], now: i64) -> Siblings {
     }
     let mut told = format!("[System @ {iso_now}] Sub-agents that are still at work:");
     let mut shown = "[System] Sub-agents still at work:".to_owned();
-    for child in active {
+    for child in at_work {
         // Writing to a string cannot fail.
         let _ = write!(
             told,

@@ -39,8 +39,8 @@ pub(super) struct Left {
 pub(super) struct Stop {
     /// Whether the parent of a sub-session hears of it.
     pub tell_parent: bool,
-    /// Only a run that a report has started: what people have sent since the stop is no part of it.
-    pub only_reports: bool,
+    /// A later look of the same stop: what runs by now was sent by people since, and is no part of it.
+    pub again: bool,
 }
 
 /// Why a run was cancelled; said once, and it sticks.
@@ -68,8 +68,6 @@ pub(super) struct ActiveRun {
     pub cancel_replies: Vec<oneshot::Sender<bool>>,
     /// Whether the parent is told when this run is stopped.
     pub tell_parent: bool,
-    /// Whether reports of sub-sessions started it, and nobody else.
-    pub by_report: bool,
     /// Whether the turn in flight owes the parent an answer.
     pub owes: bool,
     /// Whether sub-sessions of its own were at work when the turn began.

@@ -5,6 +5,7 @@ use super::frames::Budget;
 use super::ids::SessionId;
 use super::mail::Item;
 use super::run::AgentSource;
+use super::tree::Stops;
 use super::{
     Handle, HistoryQuery, Listed, Rows, SessionError, WorkspaceError, internal, logged, store_failed,
 };
@@ -35,6 +36,10 @@ const COMMANDS: usize = 64;
 /// Rows and bytes of one chunk of history.
 const CHUNK_ROWS: u32 = 200;
 const CHUNK_BYTES: usize = 256 * 1024;
+/// How often it is tried again to run the sessions of a workspace whose store fails.
+const OWN_AGAIN_EVERY: Duration = Duration::from_secs(2);
+/// A count of crashes for a run that has ended in order.
+const NO_CRASH: i64 = -1;
 /// How long a session may take to leave memory.
 const REST_WITHIN: Duration = Duration::from_secs(5);
 
@@ -117,7 +122,7 @@ impl Workspace {
                 OpenError::Full { .. } => WorkspaceError::DiskFull(error.to_string()),
                 other => WorkspaceError::Unusable(other.to_string()),
             })?;
-        let shared = Arc::new(Shared { path, db, agents, clock, budget, closing });
+        let shared = Arc::new(Shared { path, db, agents, clock, budget, closing, stops: Stops::default() });
         let workspace = Self {
             inner: Arc::new(Inner {
                 shared,
@@ -129,8 +134,12 @@ impl Workspace {
                 tasks,
             }),
         };
-        if let Err(SessionError::NotOwner(why) | SessionError::ReadOnly(why)) = workspace.own().await {
-            tracing::warn!(workspace = %workspace.path().display(), why, "this server only reads the workspace");
+        match workspace.own().await {
+            Ok(()) => {}
+            Err(SessionError::NotOwner(why) | SessionError::ReadOnly(why)) => {
+                tracing::warn!(workspace = %workspace.path().display(), why, "this server only reads the workspace");
+            }
+            Err(_) => workspace.own_later(),
         }
         Ok(workspace)
     }
@@ -172,33 +181,29 @@ impl Workspace {
             }
             Err(error @ LockError::Io { .. }) => return Err(internal("taking the runtime lock", &error)),
         }
-        self.recover().await;
+        if let Err(error) = self.recover().await {
+            *lock = None;
+            return Err(store_failed("taking up what another life left", &error));
+        }
         self.inner.owned.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Sub-sessions of another life are marked as stopped; then every session with something left takes it up. A
-    /// root goes on when anything of its tree was running.
-    async fn recover(&self) {
+    /// root goes on when anything of its tree was running, or was to hear of something.
+    async fn recover(&self) -> Result<(), StoreError> {
         let (db, at) = (&self.inner.shared.db, self.inner.shared.clock.now_ms());
         let done = Item::Done.json();
-        let orphans = db.write(move |conn| tree::stamp_orphans(conn, at, &done)).await;
-        if let Err(error) = orphans {
-            tracing::error!(workspace = %self.path().display(), %error, "sub-sessions of before cannot be marked as stopped");
-        }
-        let unfinished = match db.read(sessions::unfinished).await {
-            Ok(unfinished) => unfinished,
-            Err(error) => {
-                tracing::error!(workspace = %self.path().display(), %error, "interrupted sessions cannot be read");
-                return;
-            }
-        };
+        // One that is not marked would look as if it were at work, and be waited for, for ever.
+        db.write(move |conn| tree::stamp_orphans(conn, at, &done)).await?;
+        let unfinished = db.read(sessions::unfinished).await?;
         let mut left: BTreeMap<SessionId, Option<i64>> = BTreeMap::new();
-        for Unfinished { id, crashes } in unfinished {
+        for Unfinished { id, crashes, mail } in unfinished {
             let Ok(id) = id.parse::<SessionId>() else { continue };
-            if id.is_child() && crashes.is_some() {
+            let interrupted = crashes.or(mail.then_some(NO_CRASH));
+            if id.is_child() && interrupted.is_some() {
                 let root = left.entry(id.root()).or_default();
-                *root = (*root).max(crashes);
+                *root = (*root).max(interrupted);
             }
             let own = left.entry(id).or_default();
             *own = (*own).max(crashes);
@@ -206,6 +211,20 @@ impl Workspace {
         for (id, crashes) in left {
             let _ = self.mailbox(&id).send(Command::Recover { crashes }).await;
         }
+        Ok(())
+    }
+
+    /// Tries again and again to run the workspace's sessions: the store did not let it.
+    fn own_later(&self) {
+        let workspace = self.clone();
+        self.inner.tasks.spawn(async move {
+            let closing = workspace.inner.shared.closing.clone();
+            while closing.run_until_cancelled(tokio::time::sleep(OWN_AGAIN_EVERY)).await.is_some() {
+                if !matches!(workspace.own().await, Err(SessionError::DiskFull | SessionError::Internal(_))) {
+                    return;
+                }
+            }
+        });
     }
 
     /// The real path.

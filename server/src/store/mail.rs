@@ -28,11 +28,9 @@ pub(super) fn taken(conn: &Connection, id: i64) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM mail WHERE id = ?1")?.execute([id]).map(drop)
 }
 
-/// Removes what was left for a session and by it.
+/// Removes what was left for a session. What it has left for others tells them that it is gone, too.
 pub(super) fn forget(conn: &Connection, session: &str) -> rusqlite::Result<()> {
-    conn.prepare_cached("DELETE FROM mail WHERE to_session = ?1 OR from_session = ?1")?
-        .execute([session])
-        .map(drop)
+    conn.prepare_cached("DELETE FROM mail WHERE to_session = ?1")?.execute([session]).map(drop)
 }
 
 /// The oldest letters for a session, at most `limit`.

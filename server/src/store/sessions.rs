@@ -163,7 +163,7 @@ pub enum Write {
         /// Which.
         mail: i64,
     },
-    /// Sets the session aside: it is on no list any more.
+    /// Sets the session aside: it is on no list any more, and what others have left for it goes.
     Archived {
         /// Now.
         at: i64,
@@ -235,7 +235,10 @@ fn apply_one(conn: &Connection, id: &str, write: &Write) -> rusqlite::Result<()>
             }
         }
         Write::Taken { mail } => mail::taken(conn, *mail),
-        Write::Archived { at } => run("UPDATE sessions SET archived_at = ?2 WHERE id = ?1", &[&id, at]),
+        Write::Archived { at } => {
+            mail::forget(conn, id)?;
+            run("UPDATE sessions SET archived_at = ?2 WHERE id = ?1", &[&id, at])
+        }
         Write::Deleted => {
             mail::forget(conn, id)?;
             run("DELETE FROM sessions WHERE id = ?1", &[&id])
@@ -385,6 +388,8 @@ pub struct Unfinished {
     pub id: String,
     /// The ledger's count of crashes in a row, where a run was in flight.
     pub crashes: Option<i64>,
+    /// Whether something of other sessions waits for it.
+    pub mail: bool,
 }
 
 /// What a workspace holds. Archived sessions are left out.
@@ -425,14 +430,14 @@ pub fn totals(conn: &Connection) -> rusqlite::Result<Totals> {
 /// Sessions with a run in the ledger, a queue, a row in flight, or mail.
 pub fn unfinished(conn: &Connection) -> rusqlite::Result<Vec<Unfinished>> {
     conn.prepare_cached(
-        "SELECT session_id, MAX(crashes) FROM (
-           SELECT session_id, crashes FROM runs
-           UNION ALL SELECT session_id, NULL FROM queue
-           UNION ALL SELECT session_id, NULL FROM inflight
-           UNION ALL SELECT to_session, NULL FROM mail)
+        "SELECT session_id, MAX(crashes), MAX(mail) FROM (
+           SELECT session_id, crashes, 0 AS mail FROM runs
+           UNION ALL SELECT session_id, NULL, 0 FROM queue
+           UNION ALL SELECT session_id, NULL, 0 FROM inflight
+           UNION ALL SELECT to_session, NULL, 1 FROM mail)
          GROUP BY session_id ORDER BY session_id",
     )?
-    .query_map([], |row| Ok(Unfinished { id: row.get(0)?, crashes: row.get(1)? }))?
+    .query_map([], |row| Ok(Unfinished { id: row.get(0)?, crashes: row.get(1)?, mail: row.get(2)? }))?
     .collect()
 }
 

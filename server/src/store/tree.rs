@@ -83,6 +83,17 @@ pub fn children(conn: &Connection, id: &str, limit: u32) -> rusqlite::Result<Vec
     )
 }
 
+/// The direct children that are neither stopped nor archived, oldest first, at most `limit`.
+pub fn at_work(conn: &Connection, id: &str, limit: u32) -> rusqlite::Result<Vec<Node>> {
+    let (from, to) = below(id);
+    nodes(
+        conn,
+        "WHERE s.id > ?1 AND s.id < ?2 AND s.parent_id = ?3 AND s.stopped_at IS NULL AND s.archived_at IS NULL
+         ORDER BY s.created_at, s.id LIMIT ?4",
+        &[&from, &to, &id, &limit],
+    )
+}
+
 /// The session and all that is below it, in the order of their ids, at most `limit`; archived ones included.
 pub fn whole(conn: &Connection, id: &str, limit: u32) -> rusqlite::Result<Vec<Node>> {
     let (from, to) = below(id);

@@ -65,7 +65,7 @@ fn is_for_summary(request: &[Arc<Message>]) -> bool {
 }
 
 /// What the strictest provider asks of a request.
-fn strict(request: &[Arc<Message>]) {
+pub fn strict(request: &[Arc<Message>]) {
     let mut open: Vec<&str> = Vec::new();
     for (n, message) in request.iter().enumerate() {
         assert_eq!(message.role == Role::User, n % 2 == 0, "{request:?}");

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn start(task: &str) -> Say {
+pub fn start(task: &str) -> Say {
     Say::Call("start_session", json!({"agent_id": "default", "message": task}))
 }
 
 /// The last tool result of a conversation.
-fn result(messages: &[Arc<Message>]) -> Value {
+pub fn result(messages: &[Arc<Message>]) -> Value {
     let blocks = messages.iter().rev().flat_map(|message| message.content.iter());
     let text = blocks.filter_map(|block| match block {
         Block::ToolResult { content, .. } => Some(content.as_str()),
@@ -25,27 +25,27 @@ fn result(messages: &[Arc<Message>]) -> Value {
 }
 
 /// Arguments for the sub-session that was just started.
-fn to_child(messages: &[Arc<Message>]) -> Value {
+pub fn to_child(messages: &[Arc<Message>]) -> Value {
     let child = result(messages)["session_id"].clone();
     json!({"session_id": child, "target_session_id": child, "message": "more, please"})
 }
 
-fn column(world: &World, sql: &str) -> Vec<String> {
+pub fn column(world: &World, sql: &str) -> Vec<String> {
     let conn = rusqlite::Connection::open(world.workspace.path().join(".halo/halo.db")).unwrap();
     let mut statement = conn.prepare(sql).unwrap();
     statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-fn children(world: &World) -> Vec<SessionId> {
+pub fn children(world: &World) -> Vec<SessionId> {
     let ids = column(world, "SELECT id FROM sessions WHERE parent_id IS NOT NULL ORDER BY id");
     ids.iter().map(|id| id.parse().unwrap()).collect()
 }
 
-fn is_report(row: &Value) -> bool {
+pub fn is_report(row: &Value) -> bool {
     row["type"] == "user" && row["content"].as_str().unwrap().starts_with("(from: session ")
 }
 
-async fn reports(world: &World, id: &SessionId) -> Vec<String> {
+pub async fn reports(world: &World, id: &SessionId) -> Vec<String> {
     let rows = world.rows(id).await;
     rows.iter().filter(|row| is_report(row)).map(|row| row["content"].as_str().unwrap().to_owned()).collect()
 }

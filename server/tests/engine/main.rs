@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broken;
+mod chance;
 mod compaction;
 mod delegation;
 mod interrupt;
