@@ -19,3 +19,4 @@ pub mod store;
 pub mod text;
 pub mod tool;
 pub mod workspace;
+pub mod yaml;

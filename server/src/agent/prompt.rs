@@ -203,7 +203,7 @@ fn user_profile(user: &User, text: &str) -> String {
 /// Splits `---` front matter off. What is no such block, or no YAML that we know, belongs to the text.
 fn front_matter(text: &str) -> (User, &str) {
     let Some((yaml, body)) = split_front_matter(text) else { return (User::default(), text) };
-    serde_saphyr::from_str(yaml).map_or((User::default(), text), |user| (user, body))
+    crate::yaml::from_str(yaml).map_or((User::default(), text), |user| (user, body))
 }
 
 /// Fills in `{{name}}` for the names that an agent's text may use; everything else stays as typed.

@@ -75,7 +75,7 @@ fn is_skill_id(text: &str) -> bool {
 fn skill(id: String, origin: Origin, text: &str, disabled: &[DisabledItem]) -> Skill {
     let yaml = split_front_matter(text).map(|(yaml, _)| yaml);
     // What cannot be read may have asked for any level, so it has the highest.
-    let front = match yaml.map(serde_saphyr::from_str::<Front>) {
+    let front = match yaml.map(crate::yaml::from_str::<Front>) {
         Some(Err(_)) => {
             Front { requires_access: Some(AccessLevel::Full.as_str().to_owned()), ..Front::default() }
         }

@@ -136,9 +136,9 @@ const KEYS: [(&str, &[&str]); 4] = [
     ("context", &["maxTokens", "compressAt"]),
 ];
 
-/// Reads the file. Its size is the caller's to bound; depth and aliases are bounded by the library.
+/// Reads the file. Its size is the caller's to bound; depth and aliases are bounded.
 pub(super) fn parse(text: &str) -> Result<AgentYaml, Mistake> {
-    let parsed: AgentYaml = serde_saphyr::from_str(text).map_err(|error| mistake(&error, text))?;
+    let parsed: AgentYaml = crate::yaml::from_str(text).map_err(|error| mistake(&error, text))?;
     if let Some(part) = parsed.context.as_ref().and_then(|context| context.compress_at)
         && !(part > 0.0 && part <= 1.0)
     {
@@ -149,7 +149,7 @@ pub(super) fn parse(text: &str) -> Result<AgentYaml, Mistake> {
 
 /// Keys without a meaning, each with the nearest that has one. `text` must have been parsed.
 pub(super) fn unknown_keys(text: &str) -> Vec<String> {
-    let Ok(tree) = serde_saphyr::from_str::<Value>(text) else { return Vec::new() };
+    let Ok(tree) = crate::yaml::from_str::<Value>(text) else { return Vec::new() };
     let mut found = Vec::new();
     for (path, known) in KEYS {
         let section =

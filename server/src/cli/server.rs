@@ -13,13 +13,19 @@ use crate::store::schema::Schema;
 use anyhow::Context;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// How long the end waits for threads that are in the middle of something.
+const LEAVE_BEHIND_AFTER: Duration = Duration::from_secs(2);
 
 /// How the server runs.
 #[derive(Debug, Clone, Args)]
@@ -93,9 +99,17 @@ pub fn run(place: &Place, args: &RunArgs) -> anyhow::Result<ExitCode> {
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let serving = serve(home, lock, live, first, workspace, args.detached);
-    runtime.context("cannot start the runtime")?.block_on(serving)?;
+    to_the_end(runtime.context("cannot start the runtime")?, serving)?;
     terminal::tell("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the future. Then all that must be kept is on disk, so a thread that waits for a disk that never answers is
+/// left behind: dropping the runtime would wait with it, and the server could not be ended.
+fn to_the_end<T>(runtime: Runtime, future: impl Future<Output = T>) -> T {
+    let ended = runtime.block_on(future);
+    runtime.shutdown_timeout(LEAVE_BEHIND_AFTER);
+    ended
 }
 
 /// Shows what the first start has made: to the person, or to the `halo server start -d` that waits for it.
@@ -264,5 +278,31 @@ impl Signals {
             tracing::info!("shutting down");
             shutdown.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_that_waits_for_ever_does_not_hold_the_end_up() {
+        let (ended, waiting) = mpsc::channel();
+        let (_never, silent) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let (entered, inside) = tokio::sync::oneshot::channel();
+            let serving = async {
+                tokio::task::spawn_blocking(move || {
+                    entered.send(()).unwrap();
+                    let _ = silent.recv();
+                });
+                inside.await.unwrap();
+                "served"
+            };
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+            ended.send(to_the_end(runtime, serving)).unwrap();
+        });
+        assert_eq!(waiting.recv_timeout(Duration::from_secs(30)), Ok("served"));
     }
 }

@@ -124,10 +124,6 @@ fn stamp(file: &Path) -> Option<Stamp> {
 
 /// The aliases, unless the file is broken, and what is wrong with it.
 fn read(path: &Path) -> (Option<Table>, Vec<Problem>) {
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        // Opening a pipe would wait for somebody who writes.
-        return (None, vec![Problem::of(Severity::Error, path.display().to_string(), "not a plain file")]);
-    }
     let text = match file::read(path) {
         Ok(None) => return (Some(Table::default()), Vec::new()),
         Ok(Some(text)) => text,

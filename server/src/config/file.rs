@@ -6,7 +6,10 @@ use super::problem::{Problem, Severity};
 use super::table::{self, Setting, Source};
 use super::value::Value;
 use super::yaml::{self, Content, Entry, Node};
+use rustix::fs::OFlags;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The longest configuration file that is read, in bytes.
@@ -26,11 +29,14 @@ pub struct Given {
 /// The keys that may stand beside `value` in a leaf that is a mapping.
 const LEAF_KEYS: [&str; 4] = ["value", "default", "description", "description_zh"];
 
-/// The text of a file; `None` when there is none.
+/// The text of a file; `None` when there is none. Never waits: a pipe, whose writer may never come, is no file.
 pub fn read(path: &Path) -> Result<Option<String>, Problem> {
     let failed = |text: String| Problem::of(Severity::Error, path.display().to_string(), text);
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
+    let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    let found = opened.and_then(|file| Ok((file.metadata()?.is_file(), file)));
+    let file = match found {
+        Ok((true, file)) => file,
+        Ok((false, _)) => return Err(failed("not a plain file".to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(super::problem::os_reason(&error))),
     };

@@ -263,6 +263,25 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_in_place_of_a_file_is_no_file_and_nobody_waits_for_its_writer() {
+        let (dir, home) = home();
+        let live = load(&home);
+        let workspace = dir.path().join("ws");
+        std::fs::create_dir_all(workspace.join(".halo")).unwrap();
+        for pipe in [home.settings_yaml(), workspace.join(".halo/settings.yaml")] {
+            let _ = std::fs::remove_file(&pipe);
+            rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        }
+        let (done, waiting) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            live.reload();
+            let secret = live.current().secret("p", "a", Some(&workspace));
+            done.send((live.current().grep_default_matches, secret.is_some())).unwrap();
+        });
+        assert_eq!(waiting.recv_timeout(Duration::from_secs(20)), Ok((50, false)));
+    }
+
+    #[test]
     fn a_key_that_needs_a_restart_keeps_its_value() {
         let (_dir, home) = home();
         let live = load(&home);

@@ -76,10 +76,9 @@ impl Node {
     }
 }
 
-/// Reads one YAML document. Duplicate keys and further documents are errors; depth and size are bounded by
-/// the library's budget.
+/// Reads one YAML document. Duplicate keys and further documents are errors; depth and size are bounded.
 pub fn parse(text: &str) -> Result<Node, Broken> {
-    let raw: Spanned<Raw> = serde_saphyr::from_str(text).map_err(|error| broken(&error))?;
+    let raw: Spanned<Raw> = crate::yaml::from_str(text).map_err(|error| broken(&error))?;
     Ok(node(raw, text))
 }
 

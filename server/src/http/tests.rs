@@ -42,6 +42,41 @@ async fn every_route_asks_for_a_token_before_it_reads_the_body(#[case] method: &
     assert_eq!(server.json(request(Some("bad"))).await, (401, error("invalid token")));
 }
 
+#[rstest]
+#[case("/api/web/chat", r#"{"message": "/workspace info"}"#)]
+#[case("/api/web/sessions", "{}")]
+#[case("/api/web/stop", "{}")]
+#[tokio::test]
+async fn a_token_that_dies_while_the_body_comes_opens_nothing(#[case] uri: &str, #[case] body: &'static str) {
+    let server = Server::new();
+    let made = server.account(AccountLevel::Full).await;
+    let (accounts, id) = (server.accounts.clone(), made.account.id.clone());
+    let slow = stream::once(async move {
+        accounts::revoke(&accounts, &id).await.unwrap();
+        Ok::<_, Infallible>(body)
+    });
+    let request =
+        Request::post(uri).header("x-token", &made.token).header("content-type", "application/json");
+    let answer = server.json(request.body(Body::from_stream(slow)).unwrap()).await;
+    assert_eq!(answer, (401, error("invalid token")));
+}
+
+#[tokio::test]
+async fn the_level_of_a_request_is_the_one_when_its_body_has_come() {
+    let server = Server::new();
+    let made = server.account(AccountLevel::Full).await;
+    let (accounts, id) = (server.accounts.clone(), made.account.id.clone());
+    let slow = stream::once(async move {
+        let level = accounts::Change { level: Some(AccountLevel::ReadOnly), ..accounts::Change::default() };
+        accounts::update(&accounts, &id, level, 1).await.unwrap();
+        Ok::<_, Infallible>(r#"{"message": "/workspace info"}"#)
+    });
+    let request = Request::post("/api/web/chat").header("x-token", &made.token);
+    let request = request.header("content-type", "application/json").body(Body::from_stream(slow)).unwrap();
+    let text = text_of(server.send(request).await).await;
+    assert!(text.contains("Access: readonly"), "{text}");
+}
+
 #[tokio::test]
 async fn five_bad_tokens_lock_the_address_out_even_for_a_good_token() {
     let server = Server::new();

@@ -263,19 +263,20 @@ fn is_id(id: &str) -> bool {
 fn parse(file: &Path, id: &str, text: &str) -> Result<Loaded, ProviderError> {
     let mut unknown = Vec::new();
     let mut field = None;
-    let parsed = serde_saphyr::with_deserializer_from_str(text, |yaml| {
-        let mut note = |path: serde_ignored::Path<'_>| {
-            let path = path.to_string();
-            if !FOR_PEOPLE.contains(&path.rsplit('.').next().unwrap_or_default()) && unknown.len() < 20 {
-                unknown.push(path);
-            }
-        };
-        let noting = serde_ignored::Deserializer::new(yaml, &mut note);
-        serde_path_to_error::deserialize::<_, Provider>(noting).map_err(|error| {
-            field = Some(error.path().to_string()).filter(|path| path != ".");
-            error.into_inner()
-        })
-    });
+    let parsed =
+        serde_saphyr::with_deserializer_from_str_with_options(text, crate::yaml::options(), |yaml| {
+            let mut note = |path: serde_ignored::Path<'_>| {
+                let path = path.to_string();
+                if !FOR_PEOPLE.contains(&path.rsplit('.').next().unwrap_or_default()) && unknown.len() < 20 {
+                    unknown.push(path);
+                }
+            };
+            let noting = serde_ignored::Deserializer::new(yaml, &mut note);
+            serde_path_to_error::deserialize::<_, Provider>(noting).map_err(|error| {
+                field = Some(error.path().to_string()).filter(|path| path != ".");
+                error.into_inner()
+            })
+        });
     let fault = |at, field, message| ProviderError { file: file.to_owned(), at, field, message };
     let provider = parsed.map_err(|error| {
         let at = error.location().map(|place| (place.line(), place.column()));

@@ -10,9 +10,10 @@ use crate::clock::Clock;
 use crate::store::{Database, StoreError, runs};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +21,8 @@ use tokio_util::task::TaskTracker;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(6);
 /// How many workspaces stay open. More are open only while each of them has something to do.
 const MAX_OPEN: usize = 64;
+/// How long until those are looked at again that were in use while too many were open.
+const TRIM_AGAIN: Duration = Duration::from_secs(5);
 
 /// What the engine is made of.
 pub struct Parts {
@@ -43,6 +46,8 @@ struct Inner {
     folders: Mutex<Folders>,
     /// Held by whoever closes workspaces that are too many.
     trimming: tokio::sync::Mutex<()>,
+    /// Whether a task waits to close what is too many and in use now.
+    trims_later: AtomicBool,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
@@ -106,6 +111,7 @@ impl Engine {
                 budget: Arc::default(),
                 folders: Mutex::default(),
                 trimming: tokio::sync::Mutex::default(),
+                trims_later: AtomicBool::default(),
                 closing: CancellationToken::new(),
                 tasks: TaskTracker::new(),
             }),
@@ -213,11 +219,26 @@ impl Engine {
         self.folders().by_path.values().filter(|folder| folder.door.open().is_some()).count() > MAX_OPEN
     }
 
+    /// Trims, and again later for as long as too many are in use: what they were used for ends without a word here.
     fn trim_soon(&self) {
-        if self.are_too_many() {
-            let engine = self.clone();
-            self.inner.tasks.spawn(async move { engine.trim().await });
+        if !self.are_too_many() {
+            return;
         }
+        let engine = self.clone();
+        self.inner.tasks.spawn(async move {
+            loop {
+                engine.trim().await;
+                if !engine.are_too_many() || engine.inner.trims_later.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+                let ended = engine.inner.closing.run_until_cancelled(sleep(TRIM_AGAIN)).await.is_none();
+                // Before the next look, so that whoever comes after it waits on its own.
+                engine.inner.trims_later.store(false, Ordering::Release);
+                if ended {
+                    return;
+                }
+            }
+        });
     }
 
     /// Closes the least recently used workspaces that nobody uses and that have nothing to do, until no more than

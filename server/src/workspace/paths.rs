@@ -174,7 +174,8 @@ pub fn open_beneath(root: &Path, path: &str, hidden: &HiddenSet) -> Result<Opene
     }
     let shown = path.to_owned();
     let real_root = root.canonicalize().map_err(|error| PathError::from_io(&error, shown.clone()))?;
-    let wanted = root.join(path);
+    // From the real root, so that a root that goes through links and back up is no other folder by its text.
+    let wanted = real_root.join(path);
     let plain = normalized(&wanted);
     if !plain.starts_with(root) && !plain.starts_with(&real_root) {
         return Err(PathError::Outside { path: shown, workspace: root.to_string_lossy().into_owned() });
@@ -219,13 +220,13 @@ impl Handle {
 
     fn open_at(base: impl AsFd, path: &Path, flags: OFlags) -> Result<Self, Errno> {
         let fd = rustix::fs::openat(base, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?;
-        let stat = rustix::fs::fstat(&fd)?;
-        if stat.st_nlink == 0 {
-            // Deleted since: its path would be a lie.
-            return Err(Errno::NOENT);
-        }
         let link = rustix::fs::readlinkat(CWD, self_fd(&fd), Vec::new())?;
         let real = PathBuf::from(std::ffi::OsString::from_vec(link.into_bytes()));
+        // After the path: of what is deleted the path is a lie, and no list of hidden places knows it.
+        let stat = rustix::fs::fstat(&fd)?;
+        if stat.st_nlink == 0 {
+            return Err(Errno::NOENT);
+        }
         Ok(Self { fd, real, stat })
     }
 

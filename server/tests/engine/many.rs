@@ -74,6 +74,20 @@ async fn only_so_many_workspaces_stay_open_and_none_that_is_in_use() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_in_use_while_too_many_were_open_is_closed_later_without_another_opening() {
+    let world = World::new(vec![]).await;
+    let mut held = Vec::new();
+    for folder in folders(&world, STAY_OPEN + 10) {
+        held.push(open(&world, &folder).await);
+    }
+    // Time for the looks that the openings brought about; none of them finds anything to close.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(world.engine.census().await.workspaces >= held.len());
+    drop(held);
+    until("the rest is closed", async || world.engine.census().await.workspaces <= STAY_OPEN).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_opening_and_a_closing_of_one_folder_never_meet() {
     const ROUNDS: usize = 3;
     let world = World::new(vec![]).await;

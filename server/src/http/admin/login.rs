@@ -2,7 +2,7 @@
 
 use super::cookie::removal;
 use super::error::AdminError;
-use super::{Admin, OwnPage, Peer, SmallBody};
+use super::{Admin, MayTry, OwnPage, Peer, SmallBody};
 use crate::http::auth::lockout::Bucket;
 use crate::http::error::ApiError;
 use crate::http::web::body::Fields;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 /// `POST /api/auth/login`. A body that is no JSON object holds no password, which is a wrong one.
 pub async fn login(
     State(admin): State<Arc<Admin>>,
+    MayTry: MayTry,
     OwnPage: OwnPage,
     peer: Peer,
     SmallBody(body): SmallBody,

@@ -13,7 +13,7 @@ mod password;
 mod tests;
 
 use super::auth::client_addr::client_addr;
-use super::auth::lockout::{Bucket, Lockout};
+use super::auth::lockout::{Bucket, Locked, Lockout};
 use super::error::ApiError;
 use super::web::body::read_json;
 use super::{AppState, SettingsSource};
@@ -86,6 +86,11 @@ impl Admin {
         }
     }
 
+    /// An address that is locked out may not try at all.
+    fn refuse_locked(&self, bucket: Bucket, address: IpAddr) -> Result<(), AdminError> {
+        self.lockout.check(bucket, address, self.clock.now_ms()).map_err(AdminError::from)
+    }
+
     /// Whether the candidate is the password. Counts as a try of this address: the fifth wrong one locks it out.
     async fn try_password(
         &self,
@@ -93,21 +98,26 @@ impl Admin {
         address: IpAddr,
         candidate: SecretString,
     ) -> Result<bool, ApiError> {
-        let locked =
-            |locked: super::auth::lockout::Locked| AdminError::LockedOut { retry_after: locked.retry_after };
-        let now = || self.clock.now_ms();
-        self.lockout.check(bucket, address, now()).map_err(locked)?;
+        self.refuse_locked(bucket, address)?;
         let turn = self.hashes.turn().await?;
         // Others of this address may have failed while this one waited.
-        self.lockout.check(bucket, address, now()).map_err(locked)?;
+        self.refuse_locked(bucket, address)?;
         let password = self.live.current().password.clone();
         let right = turn.compare(password, candidate).await?;
-        if right {
-            self.lockout.clear(bucket, address, now()).map_err(locked)?;
+        let now = self.clock.now_ms();
+        let counted = if right {
+            self.lockout.clear(bucket, address, now)
         } else {
-            self.lockout.strike(bucket, address, now()).map_err(locked)?;
-        }
+            self.lockout.strike(bucket, address, now)
+        };
+        counted.map_err(AdminError::from)?;
         Ok(right)
+    }
+}
+
+impl From<Locked> for AdminError {
+    fn from(locked: Locked) -> Self {
+        Self::LockedOut { retry_after: locked.retry_after }
     }
 }
 
@@ -144,6 +154,24 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         Arc::<Admin>::from_ref(state).refuse_cross_site(parts)?;
+        Ok(Self)
+    }
+}
+
+/// The address may try to log in: who is locked out hears that and nothing else, and no body of it is read.
+#[derive(Clone, Copy, Debug)]
+struct MayTry;
+
+impl<S> FromRequestParts<S> for MayTry
+where
+    S: Send + Sync,
+    Arc<Admin>: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let admin = Arc::<Admin>::from_ref(state);
+        admin.refuse_locked(Bucket::Login, client_addr(parts, (admin.settings)().trust_proxy))?;
         Ok(Self)
     }
 }

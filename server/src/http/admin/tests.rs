@@ -70,6 +70,24 @@ async fn without_a_password_nobody_logs_in_and_the_environment_brings_one() {
 }
 
 #[tokio::test]
+async fn who_is_locked_out_hears_so_whatever_it_sends() {
+    let server = Server::new();
+    for _ in 0..5 {
+        assert_eq!(server.login("wrong").await.status(), 401);
+    }
+    let form =
+        Request::post("/api/auth/login").header("content-type", "text/plain").body("x".into()).unwrap();
+    let long = post("/api/auth/login", &[], &json!({ "password": "x".repeat(64 * 1024) }));
+    let number = post("/api/auth/login", &[], &json!({ "password": 5 }));
+    let foreign =
+        post("/api/auth/login", &[("origin", "https://evil.test")], &json!({ "password": PASSWORD }));
+    for request in [form, long, number, foreign] {
+        let answer = server.json(request).await;
+        assert_eq!(answer, (429, error("Too many attempts, try again later")));
+    }
+}
+
+#[tokio::test]
 async fn a_login_is_json_and_short() {
     let server = Server::new();
     let form = Request::post("/api/auth/login").header("content-type", "application/x-www-form-urlencoded");

@@ -1,6 +1,6 @@
 //! Tokens of channel accounts: how they travel, and checks 1 to 3 of the order of checks (web contract,
-//! section 1). A handler that takes a [`Caller`] has passed them; extractors run in order, so a [`Caller`] that
-//! stands before the body means that nothing of the body is read for a stranger.
+//! section 1). A handler that takes a [`Caller`] has passed them, and one that takes a [`WithBody`] has passed them
+//! before and after its body was read.
 
 use super::client_addr::client_addr;
 use super::lockout::{Bucket, Locked, Lockout};
@@ -8,13 +8,15 @@ use crate::access::AccountLevel;
 use crate::clock::Clock;
 use crate::http::SettingsSource;
 use crate::http::error::ApiError;
+use crate::http::web::body::JsonBody;
 use crate::http::web::request::Query;
 use crate::session::ids::SessionId;
-use crate::store::accounts::Language;
+use crate::store::accounts::{Account, Language};
 use crate::store::{Database, accounts};
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use bytes::Bytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,13 +79,27 @@ impl Gate {
             return Err(ApiError::InvalidToken);
         };
         self.lockout.clear(Bucket::Token, address, now)?;
-        Ok(Caller {
+        Ok(account.into())
+    }
+
+    /// Check 3 once more, for somebody who was admitted a while ago: the account as it is now. No strike, since the
+    /// token was good when it came.
+    async fn readmit(&self, caller: Caller) -> Result<Caller, ApiError> {
+        let account = accounts::get(&self.accounts, &caller.account_id).await?;
+        let account = account.filter(|now| now.enabled && now.token_prefix == caller.token_prefix);
+        account.map(Caller::from).ok_or(ApiError::InvalidToken)
+    }
+}
+
+impl From<Account> for Caller {
+    fn from(account: Account) -> Self {
+        Self {
             account_id: account.id,
             level: account.level,
             workspace: account.workspace_path,
             language: account.language,
             token_prefix: account.token_prefix,
-        })
+        }
     }
 }
 
@@ -102,6 +118,26 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         Arc::<Gate>::from_ref(state).admit(parts).await
+    }
+}
+
+/// A [`Caller`] with its JSON body, of which nothing is read for a stranger. A body takes as long as its sender
+/// likes, so the account counts as it is when the body has come: a token that died meanwhile opens nothing.
+pub struct WithBody(pub Caller, pub Bytes);
+
+impl<S> FromRequest<S> for WithBody
+where
+    S: Send + Sync,
+    Arc<Gate>: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let gate = Arc::<Gate>::from_ref(state);
+        let (parts, body) = request.into_parts();
+        let caller = gate.admit(&parts).await?;
+        let JsonBody(body) = JsonBody::from_request(Request::from_parts(parts, body), state).await?;
+        Ok(Self(gate.readmit(caller).await?, body))
     }
 }
 

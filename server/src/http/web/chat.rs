@@ -1,12 +1,12 @@
 //! `POST /api/web/chat`: a message to a session, answered with the events of the run that it starts; or a command to
 //! the server, which [`commands`] answers.
 
-use super::body::{Fields, JsonBody};
+use super::body::Fields;
 use super::commands::{self, Asked};
 use super::request::{Overrides, Target};
 use super::{images, session_or_latest, to_the_end};
 use crate::http::AppState;
-use crate::http::auth::token::Caller;
+use crate::http::auth::token::{Caller, WithBody};
 use crate::http::error::ApiError;
 use crate::http::sse;
 use crate::session::ids::SessionId;
@@ -24,9 +24,8 @@ const PARSE_INLINE: usize = 256 * 1024;
 /// Sends the message; the session is made where there is none yet.
 pub async fn chat(
     State(state): State<AppState>,
-    caller: Caller,
     named: Overrides,
-    JsonBody(body): JsonBody,
+    WithBody(caller, body): WithBody,
 ) -> Result<Response, ApiError> {
     let said = parse(body).await?;
     let named = named.then(said.named);

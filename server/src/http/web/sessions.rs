@@ -1,10 +1,10 @@
 //! `POST /api/web/sessions` makes a session, `GET /api/web/sessions` lists the token's own.
 
-use super::body::{Fields, JsonBody};
+use super::body::Fields;
 use super::request::{self, Overrides, Query, digits};
 use super::to_the_end;
 use crate::http::AppState;
-use crate::http::auth::token::Caller;
+use crate::http::auth::token::{Caller, WithBody};
 use crate::http::error::ApiError;
 use crate::session::Listed;
 use crate::session::ids::SessionId;
@@ -26,9 +26,8 @@ pub struct Minted {
 /// Makes a session that has no message yet. Its row is on disk before the answer leaves.
 pub async fn mint(
     State(state): State<AppState>,
-    caller: Caller,
     named: Overrides,
-    JsonBody(body): JsonBody,
+    WithBody(caller, body): WithBody,
 ) -> Result<Json<Minted>, ApiError> {
     let names = &["workspace", "agentId"];
     let fields = Fields::of_body(&body, names).ok_or(ApiError::InvalidBody)?;

@@ -1,10 +1,10 @@
 //! `POST /api/web/stop`: ends the run in flight.
 
-use super::body::{Fields, JsonBody};
+use super::body::Fields;
 use super::request::{Overrides, Target};
 use super::{session_or_latest, to_the_end};
 use crate::http::AppState;
-use crate::http::auth::token::Caller;
+use crate::http::auth::token::{Caller, WithBody};
 use crate::http::error::ApiError;
 use axum::Json;
 use axum::extract::State;
@@ -19,9 +19,8 @@ pub struct Stopped {
 /// Stops; false when nothing runs, when the session is unknown, and when there is none.
 pub async fn stop(
     State(state): State<AppState>,
-    caller: Caller,
     named: Overrides,
-    JsonBody(body): JsonBody,
+    WithBody(caller, body): WithBody,
 ) -> Result<Json<Stopped>, ApiError> {
     let fields = Fields::of_body(&body, Overrides::FIELDS).ok_or(ApiError::InvalidBody)?;
     let named = named.then(Overrides::of_fields(&fields)?);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::access::AccessLevel::{ReadOnly, Workspace};
 use crate::tool::testing::{Place, put};
+use crate::workspace::hidden::HiddenPlaces;
 use rstest::rstest;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -283,4 +284,40 @@ fn a_root_that_is_reached_by_a_link_works() {
     assert!(open_beneath(&alias, alias.join("a.txt").to_str().unwrap(), &hidden).is_ok());
     place.put(".halo/halo.db", "db");
     assert!(matches!(open_beneath(&alias, ".halo/halo.db", &hidden), Err(PathError::Hidden(_))));
+}
+
+#[test]
+fn a_root_that_goes_through_a_link_and_back_up_works() {
+    let place = Place::new();
+    place.put("elsewhere/inner/x", "x");
+    place.put("elsewhere/root/a.txt", "in the root");
+    place.link("elsewhere/inner", "link");
+    let root = place.at("link/../root");
+    let open = |path: &str| open_beneath(&root, path, &HiddenSet::default());
+    assert!(open("a.txt").is_ok());
+    assert!(matches!(open("../inner/x"), Err(PathError::Outside { .. })));
+}
+
+#[test]
+fn a_hidden_file_that_is_replaced_again_and_again_is_never_read() {
+    const LOOKS: usize = 100_000;
+    let place = Place::new();
+    let home = place.root.join("home");
+    let netrc = put(&home.join(".netrc"), "login");
+    let places = HiddenPlaces { user_home: home.clone(), ..HiddenPlaces::default() };
+    let hidden = places.browsed();
+    let way = place.at("way");
+    symlink(&netrc, &way).unwrap();
+    let enough = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !enough.load(std::sync::atomic::Ordering::Relaxed) {
+                let next = put(&home.join(".netrc.next"), "login");
+                std::fs::rename(next, &netrc).unwrap();
+            }
+        });
+        let seen = (0..LOOKS).find_map(|_| found::Found::open(&way, &hidden).ok());
+        enough.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(seen.is_none(), "{seen:?}");
+    });
 }
