@@ -7,6 +7,7 @@ use super::anthropic::{self, AnthropicMessages};
 use super::demo::Demo;
 use super::openai::{Dialect, OpenAiChat};
 use super::provider::{self, Loaded, ModelEntry, Provider, ProviderError, Runtime, ThinkingMode};
+use super::responses::{self, OpenAiResponses, Reasoning};
 use super::transport::Endpoint;
 use crate::clock::{Clock, SystemClock};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -64,6 +65,8 @@ pub struct ModelChoice {
     pub prompt_caching: Option<CacheTtl>,
     /// `None`: off.
     pub thinking: Option<Thinking>,
+    /// How much it says: `low`, `medium` or `high`, else what the provider file says.
+    pub verbosity: Option<String>,
     /// Whether it takes images, else what the provider file says.
     pub image: Option<bool>,
 }
@@ -218,6 +221,20 @@ impl Registry {
                     takes_images,
                 })
             }
+            Runtime::OpenAiResponses => {
+                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
+                let verbosity = entry.and_then(|entry| entry.capabilities.verbosity.as_ref());
+                Arc::new(OpenAiResponses {
+                    // Bedrock has no summaries to give.
+                    dialect: responses::Dialect { summaries: provider.runtime != "bedrock-mantle" },
+                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                    id,
+                    max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
+                    reasoning: reasoning(thinking, entry),
+                    verbosity: choice.verbosity.clone().or_else(|| verbosity?.default.clone()),
+                    takes_images,
+                })
+            }
             Runtime::AnthropicMessages => {
                 let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
                 let max = choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens));
@@ -341,6 +358,8 @@ fn endpoint(provider: &Provider, choice: &ModelChoice, runtime: Runtime) -> Resu
         Runtime::AnthropicMessages if ends("/v1/messages") => "",
         Runtime::AnthropicMessages if ends("/v1") => "/messages",
         Runtime::AnthropicMessages => "/v1/messages",
+        Runtime::OpenAiResponses if ends("/responses") => "",
+        Runtime::OpenAiResponses => "/responses",
         _ if ends("/chat/completions") => "",
         _ => "/chat/completions",
     };
@@ -404,6 +423,19 @@ fn anthropic_thinking(thinking: Option<Thinking>, entry: Option<&ModelEntry>) ->
         _ if manual => anthropic::Thinking::Budget(label.unwrap_or(fallback)),
         _ => anthropic::Thinking::Adaptive(thinking.effort),
     }
+}
+
+/// The Responses API takes a label only: a number of tokens becomes the label that other models get it for.
+fn reasoning(thinking: Option<Thinking>, entry: Option<&ModelEntry>) -> Reasoning {
+    let can_think = entry.is_some_and(|entry| entry.capabilities.thinking.is_some());
+    let Some(thinking) = thinking else { return Reasoning { replay: can_think, ..Reasoning::default() } };
+    let label = |tokens| match tokens {
+        0..=4096 => "low",
+        4097..=8192 => "medium",
+        _ => "high",
+    };
+    let effort = thinking.effort.or_else(|| thinking.budget_tokens.map(|tokens| label(tokens).to_owned()));
+    Reasoning { asked: true, effort, replay: true }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! A [`Request`] as the body of a Messages call. Borrows the history instead of copying it.
 //!
-//! Results of tools go first within their message, as the API wants them. Thinking without a signature came
-//! from another provider and is left out. With caching on, three marks are set: behind the system prompt (the
-//! tools stand before it, so they are covered), behind the newest message, and behind the user message before
-//! it, where the last call's mark was.
+//! Results of tools go first within their message, as the API wants them. Thinking without a signature of this
+//! protocol came from another provider and is left out. With caching on, three marks are set: behind the system
+//! prompt (the tools stand before it, so they are covered), behind the newest message, and behind the user
+//! message before it, where the last call's mark was.
 
 use super::{AnthropicMessages, Thinking};
 use crate::model::registry::CacheTtl;
-use crate::model::{Block, Message, Request, Role, ToolSpec};
+use crate::model::{Block, Message, Request, Role, ToolSpec, responses};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -174,6 +174,7 @@ fn part(block: &Block) -> Option<Part<'_>> {
         Block::Text { text } if text.trim().is_empty() => return None,
         Block::Text { text } => Part::Text { text },
         Block::Thinking { signature: None, .. } => return None,
+        Block::Thinking { signature: Some(seal), .. } if responses::is_seal(seal) => return None,
         Block::Thinking { text, signature: Some(signature) } => Part::Thinking { thinking: text, signature },
         Block::RedactedThinking { data } => Part::RedactedThinking { data },
         Block::Image { mime_type, data } => {
