@@ -5,7 +5,7 @@
 use super::Model;
 use super::anthropic::{self, AnthropicMessages};
 use super::demo::Demo;
-use super::openai::{Dialect, OpenAiChat};
+use super::openai::{self, Dialect, OpenAiChat};
 use super::provider::{self, Loaded, ModelEntry, Provider, ProviderError, Runtime, ThinkingMode};
 use super::responses::{self, OpenAiResponses, Reasoning};
 use super::transport::Endpoint;
@@ -209,15 +209,18 @@ impl Registry {
             Runtime::OpenAiChat => {
                 let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
                 let openai_itself = url.host_str() == Some("api.openai.com");
+                let vendor = provider.runtime.as_str();
+                let (switch, effort) = openai::vendor_thinking(vendor, &id, choice.thinking.as_ref());
                 Arc::new(OpenAiChat {
                     dialect: Dialect {
                         max_completion_tokens: openai_itself,
-                        replay_reasoning: provider.runtime == "deepseek",
+                        replay_reasoning: matches!(vendor, "deepseek" | "kimi" | "zhipu"),
+                        thinking: switch,
                     },
                     endpoint: connect(&provider, url, key, runtime, settings)?,
                     id,
                     max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
-                    effort: thinking.and_then(|thinking| thinking.effort),
+                    effort,
                     takes_images,
                 })
             }
@@ -238,13 +241,16 @@ impl Registry {
             Runtime::AnthropicMessages => {
                 let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
                 let max = choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens));
+                let qwen = provider.runtime == "qwen";
+                let known = entry.or_else(|| default_entry(&provider));
                 Arc::new(AnthropicMessages {
                     endpoint: connect(&provider, url, key, runtime, settings)?,
                     id,
                     max_tokens: max.unwrap_or(DEFAULT_MAX_TOKENS),
                     effort: thinking.as_ref().and_then(|thinking| thinking.effort.clone()),
-                    thinking: anthropic_thinking(thinking, entry.or_else(|| default_entry(&provider))),
-                    caching: choice.prompt_caching,
+                    thinking: anthropic_thinking(choice.thinking.as_ref(), known, qwen),
+                    // Qwen knows one lifetime, which has no name.
+                    caching: choice.prompt_caching.map(|ttl| if qwen { CacheTtl::FiveMinutes } else { ttl }),
                     takes_images,
                 })
             }
@@ -404,11 +410,17 @@ fn connect(
 }
 
 /// A number of tokens makes thinking manual, and so does a model that takes nothing else; for such a model an
-/// effort label is turned into a number.
-fn anthropic_thinking(thinking: Option<Thinking>, entry: Option<&ModelEntry>) -> anthropic::Thinking {
-    let Some(thinking) = thinking else { return anthropic::Thinking::Off };
+/// effort label is turned into a number. Qwen takes nothing else either, and thinks unless it is told not to.
+fn anthropic_thinking(
+    given: Option<&Thinking>,
+    entry: Option<&ModelEntry>,
+    qwen: bool,
+) -> anthropic::Thinking {
+    let Some(thinking) = given.filter(|thinking| thinking.enabled) else {
+        return if qwen && given.is_some() { anthropic::Thinking::Refused } else { anthropic::Thinking::Off };
+    };
     let support = entry.and_then(|entry| entry.capabilities.thinking.as_ref());
-    let manual = support.is_some_and(|support| support.mode == ThinkingMode::Manual);
+    let manual = qwen || support.is_some_and(|support| support.mode == ThinkingMode::Manual);
     let label = match thinking.effort.as_deref() {
         Some("low") => Some(4096),
         Some("medium") => Some(8192),
@@ -421,7 +433,7 @@ fn anthropic_thinking(thinking: Option<Thinking>, entry: Option<&ModelEntry>) ->
     match thinking.budget_tokens {
         Some(tokens) if manual || thinking.effort.is_none() => anthropic::Thinking::Budget(tokens),
         _ if manual => anthropic::Thinking::Budget(label.unwrap_or(fallback)),
-        _ => anthropic::Thinking::Adaptive(thinking.effort),
+        _ => anthropic::Thinking::Adaptive(thinking.effort.clone()),
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) struct Body<'a> {
 #[serde(tag = "type", rename_all = "lowercase")]
 enum WireThinking {
     Adaptive,
+    Disabled,
     Enabled { budget_tokens: u64 },
 }
 
@@ -137,6 +138,7 @@ pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Bo
     }
     let (thinking, effort) = match &model.thinking {
         Thinking::Off => (None, None),
+        Thinking::Refused => (Some(WireThinking::Disabled), None),
         Thinking::Adaptive(effort) => (Some(WireThinking::Adaptive), effort.as_deref()),
         Thinking::Budget(tokens) => {
             // The budget is a part of the limit, and an answer needs room beside it.

@@ -208,7 +208,24 @@ fn thinking_follows_what_the_model_can_do(
 ) {
     let loaded = provider::load("/nonexistent".as_ref(), "anthropic").unwrap().unwrap();
     let thinking = Thinking { enabled: true, effort: effort.map(str::to_owned), budget_tokens };
-    assert_eq!(anthropic_thinking(Some(thinking), entry(&loaded.provider, id)), expected);
+    assert_eq!(anthropic_thinking(Some(&thinking), entry(&loaded.provider, id), false), expected);
+}
+
+#[rstest]
+#[case::nobody_chose(None, anthropic::Thinking::Off)]
+#[case::off(Some((false, None)), anthropic::Thinking::Refused)]
+#[case::on(Some((true, None)), anthropic::Thinking::Budget(8192))]
+#[case::by_label(Some((true, Some("max"))), anthropic::Thinking::Budget(65_536))]
+fn qwen_thinks_by_number_and_is_told_when_it_should_not(
+    #[case] given: Option<(bool, Option<&str>)>,
+    #[case] expected: anthropic::Thinking,
+) {
+    let thinking = given.map(|(enabled, effort)| Thinking {
+        enabled,
+        effort: effort.map(str::to_owned),
+        budget_tokens: None,
+    });
+    assert_eq!(anthropic_thinking(thinking.as_ref(), None, true), expected);
 }
 
 #[rstest]
