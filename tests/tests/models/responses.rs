@@ -3,7 +3,7 @@
 use super::{
     KEY, ask, build, model, request, result_block, run, text_block, texts, tool_calls, tool_use, user,
 };
-use halo_server::model::registry::{ModelChoice, Thinking};
+use halo_server::model::registry::{CallSettings, ModelChoice, Registry, Thinking};
 use halo_server::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Role, StopReason, Usage};
 use halo_tests::model_server::reply::Reply;
 use halo_tests::model_server::script::Script;
@@ -360,4 +360,22 @@ async fn a_tool_result_carries_its_images() {
             {"type": "input_image", "image_url": "data:image/png;base64,QUJD"}])
     );
     assert_eq!(sent["input"][3]["content"], json!([{"type": "input_text", "text": "and"}]));
+}
+
+#[tokio::test]
+async fn bedrock_is_asked_for_no_summaries() {
+    let server = ModelServer::start().await.unwrap();
+    let models = tempfile::tempdir().unwrap();
+    let endpoint = server.openai_endpoint();
+    let text =
+        format!("id: mine\nruntime: bedrock-mantle\ndefaultEndpoint: {endpoint}\nmodels: [{{ id: m }}]\n");
+    std::fs::write(models.path().join("mine.yaml"), text).unwrap();
+    let registry = Registry::new(models.path().to_owned());
+    for (effort, expected) in [(Some("max"), json!({"effort": "max"})), (None, Value::Null)] {
+        let thinking = Thinking { enabled: true, effort: effort.map(str::to_owned), budget_tokens: None };
+        let choice = ModelChoice { thinking: Some(thinking), ..registry.default_choice("mine").unwrap() };
+        let model = registry.build(&choice, &|_, _| None, &CallSettings::default()).unwrap();
+        ask(model.as_ref(), "x").await.unwrap();
+        assert_eq!(server.last_request().unwrap().body["reasoning"], expected);
+    }
 }
