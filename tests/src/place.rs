@@ -111,6 +111,7 @@ impl Place {
         let (runtime, endpoint) = match protocol {
             Protocol::OpenAi => ("openai-chat", model.openai_endpoint()),
             Protocol::Anthropic => ("anthropic-messages", model.anthropic_endpoint()),
+            Protocol::Responses => ("openai-responses", model.openai_endpoint()),
         };
         self.private(
             "global/models/scripted.yaml",

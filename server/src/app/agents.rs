@@ -218,6 +218,7 @@ fn chosen(model: &ProfileModel) -> ModelChoice {
             effort: model.thinking.effort.clone(),
             budget_tokens: model.thinking.budget_tokens.map(u64::from),
         }),
+        verbosity: model.verbosity.clone(),
         image: model.image,
     }
 }

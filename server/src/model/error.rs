@@ -62,9 +62,19 @@ const CORRUPTED: &[&str] = &[
     "did not have response messages",
     "must be a response to a preceding message with 'tool_calls'",
     "must be a response to a preceeding message with 'tool_calls'",
+    "no tool output found for function call",
+    "no tool call found for function call output",
 ];
-const BAD_IMAGE: &[&str] =
-    &["multimodal data is corrupted", "could not process image", "invalid_image", "image_parse_error"];
+const BAD_IMAGE: &[&str] = &[
+    "multimodal data is corrupted",
+    "could not process image",
+    "invalid_image",
+    "image_parse_error",
+    "invalid_base64_image",
+    "unsupported_image_media_type",
+    "empty_image_file",
+    "image_file_too_large",
+];
 
 /// An answer with a status other than 2xx. `body` is what came of it, as text.
 pub(super) fn from_response(status: u16, body: &str, retry_after: Option<Duration>) -> ModelError {

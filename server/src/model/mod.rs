@@ -9,6 +9,7 @@ mod error;
 mod openai;
 pub mod provider;
 pub mod registry;
+mod responses;
 mod sse;
 #[cfg(test)]
 mod tests;

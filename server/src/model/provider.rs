@@ -30,7 +30,7 @@ const FOR_PEOPLE: &[&str] = &[
     "defaultEnabled",
     "video",
     "audio",
-    "verbosity",
+    "presets",
 ];
 
 /// How a provider is spoken to.
@@ -40,6 +40,8 @@ pub enum Runtime {
     AnthropicMessages,
     /// Chat Completions over SSE.
     OpenAiChat,
+    /// Responses over SSE.
+    OpenAiResponses,
     /// The model inside the binary.
     Demo,
 }
@@ -49,6 +51,7 @@ impl Runtime {
     pub const KNOWN: &[&str] = &[
         "anthropic-messages",
         "openai-chat",
+        "openai-responses",
         "demo",
         "deepseek",
         "kimi",
@@ -57,6 +60,7 @@ impl Runtime {
         "zhipu",
         "minimax",
         "qwen",
+        "bedrock-mantle",
     ];
 
     /// Reads `runtime:`; the old names of vendors stand for the protocol that they speak.
@@ -64,10 +68,9 @@ impl Runtime {
         match name {
             "anthropic-messages" | "minimax" | "qwen" => Ok(Self::AnthropicMessages),
             "openai-chat" | "deepseek" | "kimi" | "hunyuan" | "doubao" | "zhipu" => Ok(Self::OpenAiChat),
+            "openai-responses" | "bedrock-mantle" => Ok(Self::OpenAiResponses),
             "demo" => Ok(Self::Demo),
-            "openai-responses" | "bedrock-mantle" | "bedrock-invoke" => {
-                Err(format!("the runtime `{name}` is not in this build yet"))
-            }
+            "bedrock-invoke" => Err(format!("the runtime `{name}` is not in this build yet")),
             _ => Err(format!("unknown runtime `{name}`; known are {}", Self::KNOWN.join(", "))),
         }
     }
@@ -131,6 +134,16 @@ pub struct Capabilities {
     pub prompt_caching: Option<PromptCaching>,
     /// How it thinks.
     pub thinking: Option<ThinkingSupport>,
+    /// Whether it can be told how much to say.
+    pub verbosity: Option<Verbosity>,
+}
+
+/// `capabilities.verbosity`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Verbosity {
+    /// `low`, `medium` or `high`, when nobody chose.
+    pub default: Option<String>,
 }
 
 /// `capabilities.promptCaching`.

@@ -5,8 +5,9 @@
 use super::Model;
 use super::anthropic::{self, AnthropicMessages};
 use super::demo::Demo;
-use super::openai::{Dialect, OpenAiChat};
+use super::openai::{self, Dialect, OpenAiChat};
 use super::provider::{self, Loaded, ModelEntry, Provider, ProviderError, Runtime, ThinkingMode};
+use super::responses::{self, OpenAiResponses, Reasoning};
 use super::transport::Endpoint;
 use crate::clock::{Clock, SystemClock};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -64,6 +65,8 @@ pub struct ModelChoice {
     pub prompt_caching: Option<CacheTtl>,
     /// `None`: off.
     pub thinking: Option<Thinking>,
+    /// How much it says: `low`, `medium` or `high`, else what the provider file says.
+    pub verbosity: Option<String>,
     /// Whether it takes images, else what the provider file says.
     pub image: Option<bool>,
 }
@@ -206,28 +209,48 @@ impl Registry {
             Runtime::OpenAiChat => {
                 let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
                 let openai_itself = url.host_str() == Some("api.openai.com");
+                let vendor = provider.runtime.as_str();
+                let (switch, effort) = openai::vendor_thinking(vendor, &id, choice.thinking.as_ref());
                 Arc::new(OpenAiChat {
                     dialect: Dialect {
                         max_completion_tokens: openai_itself,
-                        replay_reasoning: provider.runtime == "deepseek",
+                        replay_reasoning: matches!(vendor, "deepseek" | "kimi" | "zhipu"),
+                        thinking: switch,
                     },
                     endpoint: connect(&provider, url, key, runtime, settings)?,
                     id,
                     max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
-                    effort: thinking.and_then(|thinking| thinking.effort),
+                    effort,
+                    takes_images,
+                })
+            }
+            Runtime::OpenAiResponses => {
+                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
+                let verbosity = entry.and_then(|entry| entry.capabilities.verbosity.as_ref());
+                Arc::new(OpenAiResponses {
+                    // Bedrock has no summaries to give.
+                    dialect: responses::Dialect { summaries: provider.runtime != "bedrock-mantle" },
+                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                    id,
+                    max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
+                    reasoning: reasoning(thinking, entry),
+                    verbosity: choice.verbosity.clone().or_else(|| verbosity?.default.clone()),
                     takes_images,
                 })
             }
             Runtime::AnthropicMessages => {
                 let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
                 let max = choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens));
+                let qwen = provider.runtime == "qwen";
+                let known = entry.or_else(|| default_entry(&provider));
                 Arc::new(AnthropicMessages {
                     endpoint: connect(&provider, url, key, runtime, settings)?,
                     id,
                     max_tokens: max.unwrap_or(DEFAULT_MAX_TOKENS),
                     effort: thinking.as_ref().and_then(|thinking| thinking.effort.clone()),
-                    thinking: anthropic_thinking(thinking, entry.or_else(|| default_entry(&provider))),
-                    caching: choice.prompt_caching,
+                    thinking: anthropic_thinking(choice.thinking.as_ref(), known, qwen),
+                    // Qwen knows one lifetime, which has no name.
+                    caching: choice.prompt_caching.map(|ttl| if qwen { CacheTtl::FiveMinutes } else { ttl }),
                     takes_images,
                 })
             }
@@ -341,6 +364,8 @@ fn endpoint(provider: &Provider, choice: &ModelChoice, runtime: Runtime) -> Resu
         Runtime::AnthropicMessages if ends("/v1/messages") => "",
         Runtime::AnthropicMessages if ends("/v1") => "/messages",
         Runtime::AnthropicMessages => "/v1/messages",
+        Runtime::OpenAiResponses if ends("/responses") => "",
+        Runtime::OpenAiResponses => "/responses",
         _ if ends("/chat/completions") => "",
         _ => "/chat/completions",
     };
@@ -385,11 +410,17 @@ fn connect(
 }
 
 /// A number of tokens makes thinking manual, and so does a model that takes nothing else; for such a model an
-/// effort label is turned into a number.
-fn anthropic_thinking(thinking: Option<Thinking>, entry: Option<&ModelEntry>) -> anthropic::Thinking {
-    let Some(thinking) = thinking else { return anthropic::Thinking::Off };
+/// effort label is turned into a number. Qwen takes nothing else either, and thinks unless it is told not to.
+fn anthropic_thinking(
+    given: Option<&Thinking>,
+    entry: Option<&ModelEntry>,
+    qwen: bool,
+) -> anthropic::Thinking {
+    let Some(thinking) = given.filter(|thinking| thinking.enabled) else {
+        return if qwen && given.is_some() { anthropic::Thinking::Refused } else { anthropic::Thinking::Off };
+    };
     let support = entry.and_then(|entry| entry.capabilities.thinking.as_ref());
-    let manual = support.is_some_and(|support| support.mode == ThinkingMode::Manual);
+    let manual = qwen || support.is_some_and(|support| support.mode == ThinkingMode::Manual);
     let label = match thinking.effort.as_deref() {
         Some("low") => Some(4096),
         Some("medium") => Some(8192),
@@ -402,8 +433,21 @@ fn anthropic_thinking(thinking: Option<Thinking>, entry: Option<&ModelEntry>) ->
     match thinking.budget_tokens {
         Some(tokens) if manual || thinking.effort.is_none() => anthropic::Thinking::Budget(tokens),
         _ if manual => anthropic::Thinking::Budget(label.unwrap_or(fallback)),
-        _ => anthropic::Thinking::Adaptive(thinking.effort),
+        _ => anthropic::Thinking::Adaptive(thinking.effort.clone()),
     }
+}
+
+/// The Responses API takes a label only: a number of tokens becomes the label that other models get it for.
+fn reasoning(thinking: Option<Thinking>, entry: Option<&ModelEntry>) -> Reasoning {
+    let can_think = entry.is_some_and(|entry| entry.capabilities.thinking.is_some());
+    let Some(thinking) = thinking else { return Reasoning { replay: can_think, ..Reasoning::default() } };
+    let label = |tokens| match tokens {
+        0..=4096 => "low",
+        4097..=8192 => "medium",
+        _ => "high",
+    };
+    let effort = thinking.effort.or_else(|| thinking.budget_tokens.map(|tokens| label(tokens).to_owned()));
+    Reasoning { asked: true, effort, replay: true }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! and junk is an error, never a panic.
 
 use super::transport::Reader;
-use super::{Completion, Event, ModelError, anthropic, openai};
+use super::{Completion, Event, ModelError, anthropic, openai, responses};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::fmt::Write;
@@ -30,14 +30,38 @@ const MESSAGES: &str = concat!(
     "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 );
 
+const RESPONSES: &str = concat!(
+    "event: response.created\r\ndata: {\"type\":\"response.created\",\"response\":{\"status\":\"in_progress\",\"output\":[]}}\r\n\r\n",
+    "data:{\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"reasoning\",\"id\":\"rs\",\"summary\":[]}}\n\n",
+    "data: {\"type\":\"response.reasoning_summary_text.delta\",\"item_id\":\"rs\",\"output_index\":0,\"summary_index\":0,\"delta\":\"hm 🦀\"}\r\r",
+    "data: {\"type\":\"response.output_text.delta\",\"item_id\":\"msg\",\"output_index\":1,\"content_index\":0,\"delta\":\"größer\"}\n\n",
+    "data: {\"type\":\"response.output_item.added\",\"output_index\":2,\"item\":{\"type\":\"function_call\",\"id\":\"fc\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"\"}}\n\n",
+    "data: {\"type\":\"response.function_call_arguments.delta\",\"item_id\":\"fc\",\"output_index\":2,\"delta\":\"{\\\"p\\\":\"}\n\n",
+    "data: {\"type\":\"response.function_call_arguments.delta\",\"item_id\":\"fc\",\"output_index\":2,\"delta\":\"\\\"é\\\"}\"}\n\n",
+    "data: {\"type\":\"response.output_item.done\",\"output_index\":2,\"item\":{\"type\":\"function_call\",\"id\":\"fc\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{\\\"p\\\":\\\"é\\\"}\"}}\n\n",
+    "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[{\"type\":\"reasoning\",\"id\":\"rs\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"hm 🦀\"}],\"encrypted_content\":\"s\"},",
+    "{\"type\":\"message\",\"id\":\"msg\",\"content\":[{\"type\":\"output_text\",\"text\":\"größer\"}]},",
+    "{\"type\":\"function_call\",\"id\":\"fc\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{\\\"p\\\":\\\"é\\\"}\"}],\"usage\":{\"input_tokens\":9,\"output_tokens\":4}},\"end\":0}\n\n",
+);
+
+/// The protocols.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Chat,
+    Messages,
+    Responses,
+}
+
+const KINDS: [Kind; 3] = [Kind::Chat, Kind::Messages, Kind::Responses];
+
 /// The text and thinking that a watcher saw, and the end.
 type Outcome = Result<(String, Completion), ModelError>;
 
-fn fold(anthropic: bool, chunks: &[&[u8]]) -> Outcome {
-    if anthropic {
-        read(Reader::new(anthropic::MessagesFold::new(false)), chunks)
-    } else {
-        read(Reader::new(openai::ChatFold::new(false)), chunks)
+fn fold(kind: Kind, chunks: &[&[u8]]) -> Outcome {
+    match kind {
+        Kind::Chat => read(Reader::new(openai::ChatFold::new(false)), chunks),
+        Kind::Messages => read(Reader::new(anthropic::MessagesFold::new(false)), chunks),
+        Kind::Responses => read(Reader::new(responses::ResponsesFold::new("p".into(), false)), chunks),
     }
 }
 
@@ -58,56 +82,68 @@ fn read<F: super::transport::Fold>(mut reader: Reader<F>, chunks: &[&[u8]]) -> O
     Ok((seen.collect(), completion))
 }
 
-fn sample(anthropic: bool) -> &'static [u8] {
-    if anthropic { MESSAGES.as_bytes() } else { CHAT.as_bytes() }
+fn sample(kind: Kind) -> &'static [u8] {
+    match kind {
+        Kind::Chat => CHAT.as_bytes(),
+        Kind::Messages => MESSAGES.as_bytes(),
+        Kind::Responses => RESPONSES.as_bytes(),
+    }
 }
 
 #[test]
 fn a_stream_that_is_cut_at_any_byte_gives_the_same_completion() {
-    for anthropic in [false, true] {
-        let bytes = sample(anthropic);
-        let whole = fold(anthropic, &[bytes]).unwrap();
-        assert_eq!(whole.1.content.last().unwrap(), &call(anthropic));
+    for kind in KINDS {
+        let bytes = sample(kind);
+        let whole = fold(kind, &[bytes]).unwrap();
+        assert_eq!(whole.1.content.last().unwrap(), &call(kind));
         for cut in 0..=bytes.len() {
-            assert_eq!(fold(anthropic, &[&bytes[..cut], &bytes[cut..]]), Ok(whole.clone()), "at {cut}");
+            assert_eq!(fold(kind, &[&bytes[..cut], &bytes[cut..]]), Ok(whole.clone()), "at {cut}");
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(fold(anthropic, &single), Ok(whole));
+        assert_eq!(fold(kind, &single), Ok(whole));
     }
 }
 
 #[test]
 fn a_stream_that_ends_early_never_gives_a_tool_call() {
-    for anthropic in [false, true] {
-        let bytes = sample(anthropic);
-        // Up to the closing event (Messages) or the finish reason (Chat) every prefix is a failure.
-        let closing: &[u8] = if anthropic { b"\"message_stop\"}" } else { b"\"tool_calls\"}]}" };
+    for kind in KINDS {
+        let bytes = sample(kind);
+        // Up to the closing event (Messages, Responses) or the finish reason (Chat) every prefix is a failure.
+        let closing: &[u8] = match kind {
+            Kind::Chat => b"\"tool_calls\"}]}",
+            Kind::Messages => b"\"message_stop\"}",
+            Kind::Responses => b"\"end\":0}",
+        };
         let end = bytes.windows(closing.len()).position(|window| window == closing).unwrap() + closing.len();
         for cut in 0..end - 1 {
-            assert!(fold(anthropic, &[&bytes[..cut]]).is_err(), "cut at {cut}");
+            assert!(fold(kind, &[&bytes[..cut]]).is_err(), "{kind:?} cut at {cut}");
         }
     }
 }
 
-fn call(anthropic: bool) -> super::Block {
-    let id = if anthropic { "t" } else { "a" };
+fn call(kind: Kind) -> super::Block {
+    let id = match kind {
+        Kind::Chat => "a",
+        Kind::Messages => "t",
+        Kind::Responses => "c",
+    };
     let input = serde_json::Map::from_iter([("p".to_owned(), "é".into())]);
     super::Block::ToolUse { id: id.into(), name: "f".into(), input }
 }
 
 proptest! {
     #[test]
-    fn junk_is_an_error_and_never_a_panic(anthropic: bool, chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
+    fn junk_is_an_error_and_never_a_panic(kind in prop::sample::select(&KINDS[..]), chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
         let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
-        prop_assert!(fold(anthropic, &chunks).is_err());
+        prop_assert!(fold(kind, &chunks).is_err());
     }
 
     #[test]
-    fn a_damaged_stream_never_panics(anthropic: bool, at in any::<prop::sample::Index>(), byte: u8, gone in 0usize..30) {
-        let mut bytes = sample(anthropic).to_vec();
+    fn a_damaged_stream_never_panics(kind in prop::sample::select(&KINDS[..]), at in any::<prop::sample::Index>(), byte: u8, gone in 0usize..30) {
+        let mut bytes = sample(kind).to_vec();
         let at = at.index(bytes.len());
         bytes.splice(at..(at + gone).min(bytes.len()), [byte]);
-        let _ = fold(anthropic, &[&bytes]);
+        let _ = fold(kind, &[&bytes]);
     }
 
     #[test]
@@ -119,7 +155,7 @@ proptest! {
             writeln!(body, "data: {chunk}\n").unwrap();
         }
         body.push_str("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n");
-        let (_, completion) = fold(false, &[body.as_bytes()]).unwrap();
+        let (_, completion) = fold(Kind::Chat, &[body.as_bytes()]).unwrap();
         let ids: Vec<_> = completion.content.iter().filter_map(|block| match block {
             super::Block::ToolUse { id, name, .. } => { assert!(!name.is_empty()); Some(id) }
             _ => None,

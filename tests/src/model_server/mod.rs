@@ -1,5 +1,5 @@
-//! A model server that says what a test wants: Chat Completions at `/v1/chat/completions` and Messages at
-//! `/v1/messages`, on an address of its own. A call is answered by the next reply in the queue; when the queue
+//! A model server that says what a test wants: Chat Completions at `/v1/chat/completions`, Messages at
+//! `/v1/messages` and Responses at `/v1/responses`, on an address of its own. A call is answered by the next reply in the queue; when the queue
 //! is empty, by what the last line of the last user message orders (see [`script::Script::ordered`]). Requests
 //! are kept for a look, and conversations that a strict provider would refuse are refused.
 
@@ -27,13 +27,15 @@ use tokio::task::JoinHandle;
 /// The largest request that is taken.
 const MAX_BODY: usize = 64 * 1024 * 1024;
 
-/// Which of the two a request speaks.
+/// What a request speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Chat Completions.
     OpenAi,
     /// Messages.
     Anthropic,
+    /// Responses.
+    Responses,
 }
 
 /// A request as it came.
@@ -115,7 +117,7 @@ impl ModelServer {
         Ok(Self { address, shared, task })
     }
 
-    /// The base address for a provider of the runtime `openai-chat`.
+    /// The base address for a provider of the runtime `openai-chat` or `openai-responses`.
     pub fn openai_endpoint(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -208,6 +210,7 @@ async fn answer(
     let reply = match parts.uri.path() {
         "/v1/chat/completions" => reply_to(&shared, Protocol::OpenAi, &body),
         "/v1/messages" => reply_to(&shared, Protocol::Anthropic, &body),
+        "/v1/responses" => reply_to(&shared, Protocol::Responses, &body),
         _ => Reply::status(404, "no such path"),
     };
     shared.count.send_modify(|count| *count += 1);

@@ -128,6 +128,7 @@ impl Script {
         let frames = match protocol {
             Protocol::OpenAi => self.chat(),
             Protocol::Anthropic => self.messages(),
+            Protocol::Responses => self.responses(),
         };
         let mut reply = Reply::chunks([""; 0]);
         let mut texts = 0;
@@ -227,6 +228,82 @@ impl Script {
         frames.push((frame(json!({"type": "message_stop"})), false));
         frames
     }
+
+    /// Frames of Responses, and whether each is a delta of the text.
+    fn responses(&self) -> Vec<(String, bool)> {
+        let mut frames = Vec::new();
+        let mut output = Vec::new();
+        let mut send = |mut body: Value, is_text: bool| {
+            body["sequence_number"] = json!(frames.len());
+            let kind = body["type"].as_str().unwrap_or_default();
+            frames.push((format!("event: {kind}\ndata: {body}\n\n"), is_text));
+        };
+        let response = |status: &str, output: &[Value], usage: Value| {
+            json!({"type": format!("response.{status}"), "response": {"id": "resp_1", "object": "response",
+                "status": if status == "created" { "in_progress" } else { status }, "error": null,
+                "incomplete_details": null, "output": output, "usage": usage}})
+        };
+        send(response("created", &[], Value::Null), false);
+        if !self.thinking.is_empty() {
+            let item = |text: Option<String>, sealed: &str| {
+                let summary: Vec<Value> =
+                    text.into_iter().map(|text| json!({"type": "summary_text", "text": text})).collect();
+                json!({"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": sealed})
+            };
+            let event = |kind: &str, key: &str, value: Value| {
+                json!({"type": format!("response.{kind}"), "item_id": "rs_1", "output_index": 0,
+                    "summary_index": 0, key: value})
+            };
+            send(
+                json!({"type": "response.output_item.added", "output_index": 0, "item": item(None, "")}),
+                false,
+            );
+            for piece in &self.thinking {
+                send(event("reasoning_summary_text.delta", "delta", json!(piece)), false);
+            }
+            let all = self.thinking.concat();
+            send(event("reasoning_summary_text.done", "text", json!(all)), false);
+            let whole = item(Some(all), "c2VhbA==");
+            send(json!({"type": "response.output_item.done", "output_index": 0, "item": whole}), false);
+            output.push(whole);
+        }
+        // A model with nothing to say still says it in a message.
+        if !self.text.is_empty() || self.calls.is_empty() {
+            let index = output.len();
+            let item = |status: &str, content: &[Value]| json!({"type": "message", "id": "msg_1", "role": "assistant", "status": status, "content": content});
+            let begun = item("in_progress", &[]);
+            send(json!({"type": "response.output_item.added", "output_index": index, "item": begun}), false);
+            for piece in &self.text {
+                let delta = json!({"type": "response.output_text.delta", "item_id": "msg_1",
+                    "output_index": index, "content_index": 0, "delta": piece});
+                send(delta, true);
+            }
+            let part = json!({"type": "output_text", "text": self.text.concat(), "annotations": []});
+            let whole =
+                item("completed", if self.text.is_empty() { &[] } else { std::slice::from_ref(&part) });
+            send(json!({"type": "response.output_item.done", "output_index": index, "item": whole}), false);
+            output.push(whole);
+        }
+        for (number, (name, arguments)) in self.calls.iter().enumerate() {
+            let (index, call) = (output.len(), call_id(number));
+            let id = format!("fc_{number}");
+            let item = |arguments: &str| json!({"type": "function_call", "id": id, "call_id": call, "name": name, "arguments": arguments});
+            let arguments = arguments.to_string();
+            let begun = item("");
+            send(json!({"type": "response.output_item.added", "output_index": index, "item": begun}), false);
+            let delta = json!({"type": "response.function_call_arguments.delta", "item_id": id,
+                "output_index": index, "delta": arguments});
+            send(delta, false);
+            let whole = item(&arguments);
+            send(json!({"type": "response.output_item.done", "output_index": index, "item": whole}), false);
+            output.push(whole);
+        }
+        let (read, written) = self.cost();
+        let usage = json!({"input_tokens": read, "output_tokens": written, "total_tokens": read + written,
+            "input_tokens_details": {"cached_tokens": 0}});
+        send(response("completed", &output, usage), false);
+        frames
+    }
 }
 
 /// The line that `N:<n> D:<ms> MEDIA` says after its n-th word.
@@ -246,7 +323,8 @@ const RESULT: &str = "\u{0}result ";
 
 /// What the last user message orders.
 pub(super) fn last_order(protocol: Protocol, body: &Value) -> String {
-    let Some(last) = body["messages"].as_array().and_then(|messages| messages.last()) else {
+    let list = if protocol == Protocol::Responses { "input" } else { "messages" };
+    let Some(last) = body[list].as_array().and_then(|messages| messages.last()) else {
         return String::new();
     };
     let content = &last["content"];
@@ -258,6 +336,7 @@ pub(super) fn last_order(protocol: Protocol, body: &Value) -> String {
             let results = blocks.iter().rev().find(|block| block["type"] == "tool_result");
             results.filter(|_| texts.is_empty()).map(|block| &block["content"])
         }
+        Protocol::Responses => Some(&last["output"]).filter(|_| last["type"] == "function_call_output"),
     };
     if let Some(result) = result {
         let text = result.as_str().map_or_else(|| result.to_string(), str::to_owned);

@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 
 /// `Err` with words such as the providers use.
 pub(super) fn check(protocol: Protocol, body: &Value) -> Result<(), String> {
-    let Some(messages) = body["messages"].as_array() else {
-        return Err("messages: Field required".to_owned());
+    let list = if protocol == Protocol::Responses { "input" } else { "messages" };
+    let Some(messages) = body[list].as_array() else {
+        return Err(format!("{list}: Field required"));
     };
     match protocol {
         Protocol::OpenAi => chat(messages),
         Protocol::Anthropic => conversation(messages),
+        Protocol::Responses => items(messages),
     }
 }
 
@@ -92,5 +94,58 @@ fn conversation(messages: &[Value]) -> Result<(), String> {
         Some(id) => {
             Err(format!("`tool_use` ids were found without `tool_result` blocks immediately after: {id}"))
         }
+    }
+}
+
+fn items(items: &[Value]) -> Result<(), String> {
+    let mut waiting: BTreeSet<&str> = BTreeSet::new();
+    let mut called: BTreeSet<&str> = BTreeSet::new();
+    let mut thought = None;
+    for item in items {
+        let id = item["call_id"].as_str().unwrap_or_default();
+        let kind = item["type"].as_str().unwrap_or("message");
+        if let Some(thought) = thought.take()
+            && (kind == "function_call_output" || (kind == "message" && item["role"] == "user"))
+        {
+            return Err(missing_item(thought));
+        }
+        match kind {
+            "message" if waiting.is_empty() => {}
+            "message" => return no_output(&waiting),
+            "reasoning" if item["encrypted_content"].is_string() && item["summary"].is_array() => {
+                thought = Some(item);
+            }
+            "function_call" => {
+                let arguments = item["arguments"].as_str().unwrap_or_default();
+                let whole = serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.is_object());
+                if id.is_empty() || id.len() > 64 || !whole {
+                    return Err(format!("invalid function call {item}"));
+                }
+                if !called.insert(id) || !waiting.insert(id) {
+                    return Err(format!("duplicate function call id {id}"));
+                }
+            }
+            "function_call_output" => {
+                if !waiting.remove(id) {
+                    return Err(format!("No tool call found for function call output with call_id {id}."));
+                }
+            }
+            _ => return Err(format!("invalid item {item}")),
+        }
+    }
+    thought.map_or_else(|| no_output(&waiting), |thought| Err(missing_item(thought)))
+}
+
+fn missing_item(reasoning: &Value) -> String {
+    format!(
+        "Item '{}' of type 'reasoning' was provided without its required following item.",
+        reasoning["id"]
+    )
+}
+
+fn no_output(waiting: &BTreeSet<&str>) -> Result<(), String> {
+    match waiting.first() {
+        None => Ok(()),
+        Some(id) => Err(format!("No tool output found for function call {id}.")),
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 #[rstest]
 #[tokio::test]
 async fn text_streams_as_it_comes_and_the_whole_follows(
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
@@ -39,7 +39,9 @@ async fn text_streams_as_it_comes_and_the_whole_follows(
 
 #[rstest]
 #[tokio::test]
-async fn calls_share_a_connection(#[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol) {
+async fn calls_share_a_connection(
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
     for _ in 0..8 {
@@ -56,7 +58,7 @@ async fn calls_share_a_connection(#[values(Protocol::OpenAi, Protocol::Anthropic
 #[rstest]
 #[tokio::test]
 async fn dropping_the_stream_ends_the_call(
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
@@ -68,7 +70,9 @@ async fn dropping_the_stream_ends_the_call(
 
 #[rstest]
 #[tokio::test]
-async fn a_silent_provider_is_given_up(#[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol) {
+async fn a_silent_provider_is_given_up(
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+) {
     let server = ModelServer::start().await.unwrap();
     let model = build(&server, protocol, ModelChoice::default(), Duration::from_millis(100));
     let error = ask(model.as_ref(), "HOLD").await.unwrap_err();
@@ -108,12 +112,16 @@ async fn any_byte_shows_that_a_provider_is_alive(#[case] sign: &str) {
 async fn a_refusal_is_classified_and_named(
     #[case] code: u16,
     #[case] kind: ErrorKind,
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let error = ask(model(&server, protocol).as_ref(), &format!("FAIL:{code}")).await.unwrap_err();
     assert_eq!((error.kind, error.status), (kind, Some(code)));
-    let provider = if protocol == Protocol::OpenAi { "openai" } else { "anthropic" };
+    let provider = match protocol {
+        Protocol::OpenAi => "openai",
+        Protocol::Anthropic => "anthropic",
+        Protocol::Responses => "responses",
+    };
     assert!(error.message.starts_with(&format!("{provider}: API error {code}: {{\"error\":")), "{error}");
 }
 
@@ -134,7 +142,7 @@ async fn a_wait_that_the_provider_asks_for_is_passed_on() {
 #[tokio::test]
 async fn a_provider_that_repeats_the_key_does_not_get_it_into_our_errors(
     #[case] reply: Reply,
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     server.push(reply);
@@ -164,7 +172,7 @@ async fn a_redirect_is_not_followed() {
 #[rstest]
 #[tokio::test]
 async fn a_web_page_in_place_of_a_stream_points_to_the_endpoint(
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     server
@@ -183,7 +191,7 @@ async fn a_web_page_in_place_of_a_stream_points_to_the_endpoint(
 async fn an_answer_that_is_none_is_an_error(
     #[case] chunks: &[&str],
     #[case] kind: ErrorKind,
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     server.push(Reply::chunks(chunks));
@@ -193,7 +201,7 @@ async fn an_answer_that_is_none_is_an_error(
 #[rstest]
 #[tokio::test]
 async fn a_cut_connection_is_a_network_error_and_half_a_call_never_runs(
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let whole = match protocol {
@@ -202,6 +210,9 @@ async fn a_cut_connection_is_a_network_error_and_half_a_call_never_runs(
         }
         Protocol::Anthropic => {
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}"#
+        }
+        Protocol::Responses => {
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#
         }
     };
     server.push(Reply::events([whole]).then(Step::Cut));
@@ -228,7 +239,7 @@ async fn a_provider_that_is_not_there_is_a_network_error() {
 #[rstest]
 #[tokio::test]
 async fn a_conversation_with_tools_passes_a_strict_provider(
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
@@ -253,7 +264,7 @@ async fn a_conversation_with_tools_passes_a_strict_provider(
 #[rstest]
 #[tokio::test]
 async fn after_results_of_tools_a_model_may_say_nothing(
-    #[values(Protocol::OpenAi, Protocol::Anthropic)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);

@@ -374,6 +374,9 @@ async fn the_history_goes_out_in_the_form_of_the_protocol() {
 #[rstest]
 #[case::plain("openai-chat", false)]
 #[case::deepseek("deepseek", true)]
+#[case::kimi("kimi", true)]
+#[case::zhipu("zhipu", true)]
+#[case::hunyuan("hunyuan", false)]
 #[tokio::test]
 async fn reasoning_goes_back_with_its_tool_calls_only_where_the_vendor_wants_it(
     #[case] runtime: &str,
@@ -404,4 +407,42 @@ async fn reasoning_goes_back_with_its_tool_calls_only_where_the_vendor_wants_it(
     assert_eq!(sent.body["messages"][2]["reasoning_content"], expected);
     assert_eq!(sent.body["messages"][4]["reasoning_content"], Value::Null);
     assert!(sent.headers.get("authorization").is_none());
+}
+
+/// What a vendor gets of thinking that is left alone, turned off, and turned on at `high`.
+#[rstest]
+#[case::plain("openai-chat", "m", [json!({}), json!({}), json!({"reasoning_effort": "high"})])]
+#[case::deepseek("deepseek", "m", [json!({}), json!({}), json!({"reasoning_effort": "high"})])]
+#[case::kimi_k3("kimi", "kimi-k3", [json!({}), json!({}), json!({"reasoning_effort": "max"})])]
+#[case::kimi_k2("kimi", "kimi-k2.6", [json!({}), json!({"thinking": {"type": "disabled"}}), json!({"thinking": {"type": "enabled"}})])]
+#[case::kimi_without_a_switch("kimi", "moonshot-v1-8k", [json!({}), json!({}), json!({})])]
+#[case::doubao("doubao", "m", [json!({}), json!({"thinking": {"type": "disabled"}}), json!({"thinking": {"type": "enabled"}})])]
+#[case::zhipu("zhipu", "glm-5.2", [json!({}), json!({"thinking": {"type": "disabled"}}),
+    json!({"thinking": {"type": "enabled", "clear_thinking": false}, "reasoning_effort": "high"})])]
+#[case::zhipu_that_always_thinks("zhipu", "glm-5.3", [json!({"thinking": {"type": "enabled", "clear_thinking": false}}),
+    json!({"thinking": {"type": "enabled", "clear_thinking": false}}),
+    json!({"thinking": {"type": "enabled", "clear_thinking": false}, "reasoning_effort": "high"})])]
+#[tokio::test]
+async fn each_vendor_is_told_of_thinking_in_its_own_way(
+    #[case] runtime: &str,
+    #[case] id: &str,
+    #[case] expected: [Value; 3],
+) {
+    let server = ModelServer::start().await.unwrap();
+    let models = tempfile::tempdir().unwrap();
+    let endpoint = server.openai_endpoint();
+    let text =
+        format!("id: mine\nruntime: {runtime}\ndefaultEndpoint: {endpoint}\nmodels: [{{ id: {id} }}]\n");
+    std::fs::write(models.path().join("mine.yaml"), text).unwrap();
+    let registry = Registry::new(models.path().to_owned());
+    let thinking = |enabled| Thinking { enabled, effort: Some("high".into()), budget_tokens: None };
+    for (thinking, expected) in [None, Some(thinking(false)), Some(thinking(true))].into_iter().zip(expected)
+    {
+        let choice = ModelChoice { thinking, ..registry.default_choice("mine").unwrap() };
+        let model = registry.build(&choice, &|_, _| None, &CallSettings::default()).unwrap();
+        ask(model.as_ref(), "x").await.unwrap();
+        let Value::Object(mut sent) = server.last_request().unwrap().body else { panic!("no object") };
+        sent.retain(|key, _| key == "thinking" || key == "reasoning_effort");
+        assert_eq!(Value::Object(sent), expected, "{:?}", choice.thinking);
+    }
 }

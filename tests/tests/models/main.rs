@@ -6,6 +6,7 @@
 mod calls;
 mod chat;
 mod messages;
+mod responses;
 
 use futures_util::StreamExt;
 use halo_server::model::registry::{CallSettings, ModelChoice, Registry};
@@ -17,6 +18,19 @@ use std::time::Duration;
 
 /// The key that every test uses; no answer of ours may hold it.
 const KEY: &str = "sk-very-secret-key";
+
+/// A provider of the runtime `openai-responses`.
+const RESPONSES: &str = "
+id: responses
+runtime: openai-responses
+defaultModelId: some-model
+secrets: [{ key: api_key, secret: true }]
+models:
+  - { id: some-model, capabilities: { image: true } }
+  - id: thinker
+    maxOutputTokens: 32000
+    capabilities: { image: true, thinking: { mode: adaptive }, verbosity: { default: low } }
+";
 
 /// A model of the protocol at the server, as the registry builds it.
 fn model(server: &ModelServer, protocol: Protocol) -> Arc<dyn Model> {
@@ -32,11 +46,15 @@ fn build(
     let (provider, endpoint) = match protocol {
         Protocol::OpenAi => ("openai", server.openai_endpoint()),
         Protocol::Anthropic => ("anthropic", server.anthropic_endpoint()),
+        Protocol::Responses => ("responses", server.openai_endpoint()),
     };
+    // No provider inside the binary speaks Responses.
+    let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("responses.yaml"), RESPONSES).unwrap();
     let id = if choice.id.is_empty() { "some-model".to_owned() } else { choice.id.clone() };
     let choice = ModelChoice { provider: provider.into(), id, endpoint: Some(endpoint), ..choice };
     let settings = CallSettings { idle_timeout, ..CallSettings::default() };
-    Registry::new("/nonexistent".into()).build(&choice, &|_, _| Some(KEY.into()), &settings).unwrap()
+    Registry::new(files.path().to_owned()).build(&choice, &|_, _| Some(KEY.into()), &settings).unwrap()
 }
 
 fn user(text: &str) -> Message {

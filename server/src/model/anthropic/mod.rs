@@ -15,8 +15,10 @@ pub(super) const VERSION: &str = "2023-06-01";
 /// How the model is asked to think.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Thinking {
-    /// Not at all.
+    /// Nothing is said about it, which most models take as a no.
     Off,
+    /// Not at all, and the model is told so.
+    Refused,
     /// As much as it sees fit; the effort is a label such as `high`.
     Adaptive(Option<String>),
     /// Up to so many tokens.

@@ -1,13 +1,13 @@
 //! A [`Request`] as the body of a Messages call. Borrows the history instead of copying it.
 //!
-//! Results of tools go first within their message, as the API wants them. Thinking without a signature came
-//! from another provider and is left out. With caching on, three marks are set: behind the system prompt (the
-//! tools stand before it, so they are covered), behind the newest message, and behind the user message before
-//! it, where the last call's mark was.
+//! Results of tools go first within their message, as the API wants them. Thinking without a signature of this
+//! protocol came from another provider and is left out. With caching on, three marks are set: behind the system
+//! prompt (the tools stand before it, so they are covered), behind the newest message, and behind the user
+//! message before it, where the last call's mark was.
 
 use super::{AnthropicMessages, Thinking};
 use crate::model::registry::CacheTtl;
-use crate::model::{Block, Message, Request, Role, ToolSpec};
+use crate::model::{Block, Message, Request, Role, ToolSpec, responses};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -35,6 +35,7 @@ pub(super) struct Body<'a> {
 #[serde(tag = "type", rename_all = "lowercase")]
 enum WireThinking {
     Adaptive,
+    Disabled,
     Enabled { budget_tokens: u64 },
 }
 
@@ -137,6 +138,7 @@ pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Bo
     }
     let (thinking, effort) = match &model.thinking {
         Thinking::Off => (None, None),
+        Thinking::Refused => (Some(WireThinking::Disabled), None),
         Thinking::Adaptive(effort) => (Some(WireThinking::Adaptive), effort.as_deref()),
         Thinking::Budget(tokens) => {
             // The budget is a part of the limit, and an answer needs room beside it.
@@ -174,6 +176,7 @@ fn part(block: &Block) -> Option<Part<'_>> {
         Block::Text { text } if text.trim().is_empty() => return None,
         Block::Text { text } => Part::Text { text },
         Block::Thinking { signature: None, .. } => return None,
+        Block::Thinking { signature: Some(seal), .. } if responses::is_seal(seal) => return None,
         Block::Thinking { text, signature: Some(signature) } => Part::Thinking { thinking: text, signature },
         Block::RedactedThinking { data } => Part::RedactedThinking { data },
         Block::Image { mime_type, data } => {

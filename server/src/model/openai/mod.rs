@@ -4,10 +4,12 @@
 mod fold;
 mod request;
 
+use super::registry::Thinking;
 use super::transport::Endpoint;
 use super::{Event, Model, ModelError, Request};
 pub(super) use fold::ChatFold;
 use futures_util::stream::BoxStream;
+use serde::Serialize;
 
 /// What differs between the vendors and the models behind this protocol.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,45 @@ pub(super) struct Dialect {
     pub max_completion_tokens: bool,
     /// Reasoning of earlier calls goes back as `reasoning_content` beside the tool calls that it led to.
     pub replay_reasoning: bool,
+    /// Sent as `thinking`, by vendors that have such a switch.
+    pub thinking: Option<Switch>,
+}
+
+/// The switch that some vendors have for thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum Switch {
+    /// On.
+    Enabled {
+        /// `false` asks the model to keep in mind what it thought in earlier calls.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clear_thinking: Option<bool>,
+    },
+    /// Off.
+    Disabled,
+}
+
+/// How a vendor (by the old name of its runtime) wants to be told of thinking: the switch, and the effort.
+/// `given` is what the profile says; a profile that says nothing leaves a switch as the vendor has it.
+pub(super) fn vendor_thinking(
+    runtime: &str,
+    model: &str,
+    given: Option<&Thinking>,
+) -> (Option<Switch>, Option<String>) {
+    let on = given.is_some_and(|thinking| thinking.enabled);
+    let effort = given.filter(|thinking| thinking.enabled).and_then(|thinking| thinking.effort.clone());
+    let plain = given.map(|_| if on { Switch::Enabled { clear_thinking: None } } else { Switch::Disabled });
+    let keeping = Some(Switch::Enabled { clear_thinking: Some(false) });
+    match runtime {
+        // K3 knows one effort and no switch, K2.5 and later a switch and no effort, the others neither.
+        "kimi" if model.contains("k3") => (None, on.then(|| "max".to_owned())),
+        "kimi" => (plain.filter(|_| model.contains("k2.")), None),
+        // GLM-5.3 cannot be told not to think.
+        "zhipu" if on || model.contains("5.3") => (keeping, effort),
+        "zhipu" | "doubao" => (plain, None),
+        "hunyuan" => (None, effort.filter(|label| label != "none")),
+        _ => (None, effort),
+    }
 }
 
 /// A model behind Chat Completions.

@@ -4,7 +4,7 @@
 //! same turn follows them as a `user` message. Thinking is left out, save for vendors that ask for it
 //! ([`super::Dialect::replay_reasoning`]); thinking that only its provider can read is always left out.
 
-use super::OpenAiChat;
+use super::{OpenAiChat, Switch};
 use crate::model::{Block, Message, Request, Role};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -20,6 +20,8 @@ pub(super) struct Body<'a> {
     max_completion_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Switch>,
     messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
@@ -120,6 +122,7 @@ pub(super) fn body<'a>(model: &'a OpenAiChat, request: &'a Request) -> Body<'a> 
         max_tokens: model.max_tokens.filter(|_| !newer),
         max_completion_tokens: model.max_tokens.filter(|_| newer),
         reasoning_effort: model.effort.as_deref(),
+        thinking: model.dialect.thinking,
         messages,
         tools: tools.collect(),
     }

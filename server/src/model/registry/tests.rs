@@ -69,7 +69,7 @@ fn a_file_takes_the_place_of_the_one_inside_and_an_edit_counts_at_once() {
 #[case::missing_field("id: p\nruntime: openai-chat\n", &["p.yaml:", "models"])]
 #[case::missing_in_a_list("id: p\nruntime: demo\nmodels:\n  - displayName: m\n", &["p.yaml:4:", "models[0]", "id"])]
 #[case::another_id("runtime: demo\nid: q\nmodels: []\n", &["p.yaml:2:1: id:", "`q`", "`p`"])]
-#[case::unknown_runtime("id: p\nruntime: telepathy\nmodels: []\n", &["p.yaml:2:1: runtime:", "`telepathy`", "anthropic-messages, openai-chat, demo, deepseek"])]
+#[case::unknown_runtime("id: p\nruntime: telepathy\nmodels: []\n", &["p.yaml:2:1: runtime:", "`telepathy`", "anthropic-messages, openai-chat, openai-responses, demo, deepseek"])]
 #[case::later_runtime("id: p\nruntime: bedrock-invoke\nmodels: []\n", &["p.yaml:2:1", "not in this build yet"])]
 #[case::no_text("\u{0}\u{1}", &["p.yaml"])]
 fn a_broken_file_is_told_by_place_and_field(#[case] text: &str, #[case] parts: &[&str]) {
@@ -129,6 +129,16 @@ fn the_endpoint_is_joined_with_the_protocols_path(
     let Loaded { provider, runtime, .. } = provider::load("/nonexistent".as_ref(), id).unwrap().unwrap();
     let choice = ModelChoice { endpoint: given.map(str::to_owned), ..choice(id) };
     assert_eq!(endpoint(&provider, &choice, runtime).unwrap().as_str(), url);
+}
+
+#[rstest]
+#[case("https://x.example/v1", "https://x.example/v1/responses")]
+#[case("https://x.example/openai/v1/", "https://x.example/openai/v1/responses")]
+#[case("https://x.example/v1/responses", "https://x.example/v1/responses")]
+fn the_endpoint_of_responses_is_joined_alike(#[case] given: &str, #[case] url: &str) {
+    let Loaded { provider, .. } = provider::load("/nonexistent".as_ref(), "openai").unwrap().unwrap();
+    let choice = ModelChoice { endpoint: Some(given.to_owned()), ..choice("openai") };
+    assert_eq!(endpoint(&provider, &choice, Runtime::OpenAiResponses).unwrap().as_str(), url);
 }
 
 #[rstest]
@@ -198,5 +208,58 @@ fn thinking_follows_what_the_model_can_do(
 ) {
     let loaded = provider::load("/nonexistent".as_ref(), "anthropic").unwrap().unwrap();
     let thinking = Thinking { enabled: true, effort: effort.map(str::to_owned), budget_tokens };
-    assert_eq!(anthropic_thinking(Some(thinking), entry(&loaded.provider, id)), expected);
+    assert_eq!(anthropic_thinking(Some(&thinking), entry(&loaded.provider, id), false), expected);
+}
+
+#[rstest]
+#[case::nobody_chose(None, anthropic::Thinking::Off)]
+#[case::off(Some((false, None)), anthropic::Thinking::Refused)]
+#[case::on(Some((true, None)), anthropic::Thinking::Budget(8192))]
+#[case::by_label(Some((true, Some("max"))), anthropic::Thinking::Budget(65_536))]
+fn qwen_thinks_by_number_and_is_told_when_it_should_not(
+    #[case] given: Option<(bool, Option<&str>)>,
+    #[case] expected: anthropic::Thinking,
+) {
+    let thinking = given.map(|(enabled, effort)| Thinking {
+        enabled,
+        effort: effort.map(str::to_owned),
+        budget_tokens: None,
+    });
+    assert_eq!(anthropic_thinking(thinking.as_ref(), None, true), expected);
+}
+
+#[rstest]
+#[case::off(None, Reasoning { replay: true, ..Reasoning::default() })]
+#[case::label(Some((Some("max"), None)), Reasoning { asked: true, effort: Some("max".into()), replay: true })]
+#[case::few_tokens(Some((None, Some(4096))), Reasoning { asked: true, effort: Some("low".into()), replay: true })]
+#[case::some_tokens(Some((None, Some(8192))), Reasoning { asked: true, effort: Some("medium".into()), replay: true })]
+#[case::many_tokens(Some((None, Some(60_000))), Reasoning { asked: true, effort: Some("high".into()), replay: true })]
+#[case::both(Some((Some("low"), Some(60_000))), Reasoning { asked: true, effort: Some("low".into()), replay: true })]
+#[case::neither(Some((None, None)), Reasoning { asked: true, effort: None, replay: true })]
+fn reasoning_is_asked_for_by_a_label(
+    #[case] given: Option<(Option<&str>, Option<u64>)>,
+    #[case] expected: Reasoning,
+) {
+    let loaded = provider::load("/nonexistent".as_ref(), "openai").unwrap().unwrap();
+    let thinking = given.map(|(effort, budget_tokens)| Thinking {
+        enabled: true,
+        effort: effort.map(str::to_owned),
+        budget_tokens,
+    });
+    assert_eq!(reasoning(thinking, entry(&loaded.provider, "gpt-5")), expected);
+    // A model that cannot think refuses to be asked for its reasoning.
+    assert_eq!(reasoning(None, entry(&loaded.provider, "gpt-4o")), Reasoning::default());
+}
+
+#[rstest]
+#[case("deepseek", Runtime::OpenAiChat)]
+#[case("kimi", Runtime::OpenAiChat)]
+#[case("hunyuan", Runtime::OpenAiChat)]
+#[case("doubao", Runtime::OpenAiChat)]
+#[case("zhipu", Runtime::OpenAiChat)]
+#[case("minimax", Runtime::AnthropicMessages)]
+#[case("qwen", Runtime::AnthropicMessages)]
+#[case("bedrock-mantle", Runtime::OpenAiResponses)]
+fn an_old_runtime_name_stands_for_its_protocol(#[case] name: &str, #[case] runtime: Runtime) {
+    assert_eq!(Runtime::parse(name), Ok(runtime));
 }
