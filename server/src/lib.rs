@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod allow_list;
 pub mod app;
 pub mod cli;
 pub mod clock;

@@ -86,10 +86,13 @@ impl Agents {
             hidden_dirs: settings.hidden_dirs.clone(),
             hidden_files: settings.hidden_files.clone(),
             writable_dirs: settings.writable_dirs.clone(),
+            url_allowlist: settings.url_allowlist.clone(),
             limits: Limits {
                 shell_timeout: settings.shell_timeout,
                 shell_output_bytes: settings.shell_output_bytes,
                 grep_default_matches: settings.grep_default_matches,
+                web_fetch_timeout: settings.web_fetch_timeout,
+                web_fetch_bytes: settings.web_fetch_bytes,
             },
             cancel: CancellationToken::new(),
         }

@@ -6,6 +6,7 @@ use super::resolve::{Origin, Resolved};
 use super::sections::{Sections, Workspaces};
 use super::table::{self, SETTINGS, Setting};
 use super::value::Value;
+use crate::allow_list::AllowList;
 use secrecy::SecretString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Effective {
     pub cors_origins: Arc<[String]>,
     /// `timeout.shell_exec`.
     pub shell_timeout: Duration,
+    /// `timeout.web_fetch`.
+    pub web_fetch_timeout: Duration,
     /// `timeout.model_request`: the longest silence of a model.
     pub model_idle_timeout: Duration,
     /// `logging.max_file_size`, in bytes.
@@ -58,6 +61,8 @@ pub struct Effective {
     pub shell_output_bytes: usize,
     /// `general.limits.grep_default_matches`.
     pub grep_default_matches: usize,
+    /// `general.limits.web_fetch_bytes`.
+    pub web_fetch_bytes: usize,
     /// `general.limits.tool_result_render_chars`.
     pub tool_result_render_chars: usize,
     /// `general.limits.tool_result_ui_chars`.
@@ -68,6 +73,8 @@ pub struct Effective {
     pub hidden_files: Arc<[PathBuf]>,
     /// `general.sandbox.writable_dirs`, absolute.
     pub writable_dirs: Arc<[PathBuf]>,
+    /// `general.a2a.url_allowlist`.
+    pub url_allowlist: Arc<AllowList>,
     /// `HALO_DEFAULT_PROVIDER`.
     pub default_provider: Option<String>,
     /// `HALO_BADGE`, without blanks around it.
@@ -94,6 +101,7 @@ impl Effective {
             jwt_secret: values.secret("server.jwt_secret"),
             cors_origins: values.list("server.cors_origins").into(),
             shell_timeout: Duration::from_millis(values.number("timeout.shell_exec")),
+            web_fetch_timeout: Duration::from_millis(values.number("timeout.web_fetch")),
             model_idle_timeout: Duration::from_millis(values.number("timeout.model_request")),
             log_max_bytes: values.number("logging.max_file_size"),
             log_max_files: values.number("logging.max_files") as usize,
@@ -110,11 +118,13 @@ impl Effective {
             max_context_tokens: values.number("HALO_MAX_CONTEXT_TOKENS"),
             shell_output_bytes: values.number("general.limits.shell_output_bytes") as usize,
             grep_default_matches: values.number("general.limits.grep_default_matches") as usize,
+            web_fetch_bytes: values.number("general.limits.web_fetch_bytes") as usize,
             tool_result_render_chars: values.number("general.limits.tool_result_render_chars") as usize,
             tool_result_ui_chars: values.number("general.limits.tool_result_ui_chars") as usize,
             hidden_dirs: values.paths("general.sandbox.hidden_dirs"),
             hidden_files: values.paths("general.sandbox.hidden_files"),
             writable_dirs: values.paths("general.sandbox.writable_dirs"),
+            url_allowlist: Arc::new(AllowList::new(values.list("general.a2a.url_allowlist"))),
             default_provider: values.text("HALO_DEFAULT_PROVIDER"),
             badge: values
                 .text("HALO_BADGE")

@@ -60,7 +60,9 @@ fn facts(setting: &Setting) -> String {
 
 fn yaml_default(setting: &Setting) -> String {
     match setting.kind {
-        Kind::Text | Kind::Secret | Kind::Origins | Kind::Paths => format!("\"{}\"", setting.default),
+        Kind::Text | Kind::Secret | Kind::Origins | Kind::AllowList | Kind::Paths => {
+            format!("\"{}\"", setting.default)
+        }
         _ => setting.default.to_owned(),
     }
 }

@@ -224,8 +224,8 @@ mod tests {
         "Warning /h/config.yaml:2:13: `server.password` is not a stored hash, so no password fits it; set one with `halo password`"
     )]
     #[case(
-        "timeout:\n  web_fetch: 1\n",
-        "Note /h/config.yaml:2:3: `timeout.web_fetch` is known and has no effect in this version"
+        "timeout:\n  session_grace: 1\n",
+        "Note /h/config.yaml:2:3: `timeout.session_grace` is known and has no effect in this version"
     )]
     fn what_has_no_effect_is_never_silent(#[case] text: &str, #[case] problem: &str) {
         assert_eq!(problems(FileKind::Config, text), [problem]);

@@ -131,6 +131,9 @@ pub static SETTINGS: &[Setting] = &[
     config("timeout.shell_exec", Kind::Millis, "120000", "How long one shell command of an agent may run.")
         .env("HALO_SHELL_TIMEOUT")
         .live(),
+    config("timeout.web_fetch", Kind::Millis, "10000", "How long one web_fetch of an agent may take in all.")
+        .env("HALO_WEB_FETCH_TIMEOUT")
+        .live(),
     config("timeout.model_request", Kind::Millis, "600000", "How long a model may send nothing before the call counts as failed.")
         .env("HALO_MODEL_TIMEOUT")
         .live(),
@@ -153,11 +156,13 @@ pub static SETTINGS: &[Setting] = &[
     general("general.limits.auto_report_chars", number(100, 1_000_000), "8192", "How much of a sub-agent's report its parent gets."),
     general("general.limits.shell_output_bytes", number(1024, 256 * MIB), "5242880", "How much output of a shell command is kept, head and tail."),
     general("general.limits.grep_default_matches", number(1, 10_000), "50", "How many matches grep gives when the agent names no number."),
+    general("general.limits.web_fetch_bytes", number(1024, 16 * MIB), "51200", "How much of a page web_fetch reads."),
     general("general.limits.tool_result_render_chars", number(100, 10_000_000), "8000", "How much of a tool's answer the model sees."),
     general("general.limits.tool_result_ui_chars", number(100, 10_000_000), "65536", "How much of a tool's answer the log keeps for people."),
     general("general.sandbox.hidden_dirs", Kind::Paths, "", "Folders that only full sessions see, beside the built-in ones."),
     general("general.sandbox.hidden_files", Kind::Paths, "", "Files that only full sessions see, beside the built-in ones."),
     general("general.sandbox.writable_dirs", Kind::Paths, "", "Folders that workspace sessions may write to, beside the workspace."),
+    general("general.a2a.url_allowlist", Kind::AllowList, "100.64.0.0/10,*.ts.net", "What may be called beside public addresses: addresses and ranges, and hosts that plain http may go to."),
     environment("HALO_DEFAULT_PROVIDER", Kind::Text, "", "The model provider of agents that name none."),
     environment("HALO_MAX_CONTEXT_TOKENS", number(1, 100_000_000), "272000", "The context window of models whose provider file names none."),
     environment("HALO_BADGE", Kind::Text, "", "A word by which people tell this server from others; anyone may read it."),
@@ -178,14 +183,12 @@ const fn unused(key: &'static str, source: Source) -> Unused {
 
 /// Known keys without effect: no warning, but `config check` names them.
 pub static UNUSED: &[Unused] = &[
-    unused("timeout.web_fetch", Source::Config),
     unused("timeout.session_grace", Source::Config),
     unused("timeout.terminal_grace", Source::Config),
     unused("general.agent.default_provider", Source::Settings),
-    unused("general.limits.web_fetch_bytes", Source::Settings),
     unused("general.limits.terminal_scrollback_bytes", Source::Settings),
     unused("general.limits.ws_event_buffer", Source::Settings),
-    unused("general.a2a.*", Source::Settings),
+    unused("general.a2a.public_url", Source::Settings),
     unused("general.observability.*", Source::Settings),
     unused("general.evolution.*", Source::Settings),
     unused("general.goal_mode_enabled", Source::Settings),

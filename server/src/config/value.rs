@@ -1,5 +1,6 @@
 //! The types of settings: reading a value from text, naming what is allowed, and showing it.
 
+use crate::allow_list;
 use secrecy::{ExposeSecret, SecretString};
 use std::fmt;
 
@@ -31,6 +32,8 @@ pub enum Kind {
     Secret,
     /// Web origins, `https://host` or `https://host:port`.
     Origins,
+    /// Addresses, ranges and host names, as [`crate::allow_list`] reads them.
+    AllowList,
     /// Absolute paths, or paths that begin with `~/`.
     Paths,
 }
@@ -53,7 +56,7 @@ pub enum Value {
     Fraction(f64),
     /// `Bool`.
     Bool(bool),
-    /// `Origins`, `Paths`.
+    /// `Origins`, `AllowList`, `Paths`.
     List(Vec<String>),
     /// `Secret`.
     Secret(SecretString),
@@ -73,6 +76,10 @@ impl Kind {
             Self::Level => format!("one of {}", LEVELS.join(", ")),
             Self::Text | Self::Secret => "text".into(),
             Self::Origins => "web origins such as https://example.com, separated by commas".into(),
+            Self::AllowList => {
+                "addresses, ranges such as 10.0.0.0/8 or hosts such as *.example.com, separated by commas"
+                    .into()
+            }
             Self::Paths => "absolute paths (or ~/…), separated by commas".into(),
         }
     }
@@ -105,7 +112,9 @@ impl Kind {
             Self::Text => Some(Value::Text(trimmed.to_owned())),
             Self::Secret if text.is_empty() => Some(Value::Unset),
             Self::Secret => Some(Value::Secret(text.into())),
-            Self::Origins | Self::Paths => return self.parse_list(trimmed.split(',').map(str::to_owned)),
+            Self::Origins | Self::AllowList | Self::Paths => {
+                return self.parse_list(trimmed.split(',').map(str::to_owned));
+            }
         };
         value.ok_or_else(|| format!("expected {}, found `{}`", self.expected(), found(text)))
     }
@@ -117,6 +126,7 @@ impl Kind {
             let item = item.trim();
             let good = match self {
                 Self::Origins => is_origin(item),
+                Self::AllowList => allow_list::is_entry(item),
                 Self::Paths => item.starts_with('/') || item.starts_with("~/"),
                 _ => return Err(format!("expected {}, found a list", self.expected())),
             };
@@ -211,6 +221,7 @@ mod tests {
     #[case(Kind::Secret, "s3cret", "(set)")]
     #[case(Kind::Paths, " /a, ~/b ,,/a", "/a,~/b")]
     #[case(Kind::Paths, "", "(none)")]
+    #[case(Kind::AllowList, "10.0.0.0/8, ::1,*.ts.net", "10.0.0.0/8,::1,*.ts.net")]
     #[case(Kind::Origins, "https://a.example,http://b:8080", "https://a.example,http://b:8080")]
     fn good_values_are_read(#[case] kind: Kind, #[case] text: &str, #[case] shown: &str) {
         assert_eq!(kind.parse(text).unwrap().to_string(), shown);
@@ -227,6 +238,12 @@ mod tests {
     #[case(Kind::Fraction, "NaN", "expected a number above 0 and at most 1, found `NaN`")]
     #[case(Kind::Level, "loud", "expected one of off, error, warn, info, debug, trace, found `loud`")]
     #[case(Kind::Paths, "a/b", "expected absolute paths (or ~/…), separated by commas, found `a/b`")]
+    #[case(
+        Kind::AllowList,
+        "10.0.0.0/8,http://a",
+        "expected addresses, ranges such as 10.0.0.0/8 or hosts such as *.example.com, separated by commas, found \
+         `http://a`"
+    )]
     #[case(
         Kind::Origins,
         "https://a.example/",

@@ -7,8 +7,7 @@ use super::error::{self, plain};
 use super::sse::{Decoder, MAX_EVENT_BYTES, SseEvent, TooLarge};
 use super::{Completion, ErrorKind, Event, ModelError};
 use crate::clock::Clock;
-use crate::config::problem::os_reason;
-use crate::net;
+use crate::net::{self, causes, innermost};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -97,8 +96,9 @@ impl Endpoint {
 
     async fn open(&self, body: Vec<u8>) -> Result<Response, ModelError> {
         let failed = |message: String| self.named(plain(ErrorKind::Network, message));
-        let client = net::model_client(&self.url)
-            .map_err(|why| self.named(plain(ErrorKind::Fatal, format!("no HTTP client: {}", chain(&why)))))?;
+        let client = net::model_client(&self.url).map_err(|why| {
+            self.named(plain(ErrorKind::Fatal, format!("no HTTP client: {}", causes(&why))))
+        })?;
         let sending = client
             .post(self.url.clone())
             .headers(self.headers.clone())
@@ -114,7 +114,7 @@ impl Endpoint {
                     Some(port) if why.is_connect() => {
                         format!("cannot connect to {host}:{port}: {}", innermost(&why))
                     }
-                    _ => format!("the request failed at {host}: {}", chain(&why.without_url())),
+                    _ => format!("the request failed at {host}: {}", causes(&why.without_url())),
                 }));
             }
             Err(_) => return Err(self.silent()),
@@ -141,7 +141,7 @@ impl Endpoint {
     }
 
     fn cut(&self, why: &reqwest::Error) -> ModelError {
-        self.named(plain(ErrorKind::Network, format!("the connection was cut: {}", chain(why))))
+        self.named(plain(ErrorKind::Network, format!("the connection was cut: {}", causes(why))))
     }
 
     fn named(&self, mut error: ModelError) -> ModelError {
@@ -164,39 +164,6 @@ impl Endpoint {
             text.push_str("[key]");
         }
         text
-    }
-}
-
-/// The causes of an error, outermost first; without the address, which may hold a password.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut causes = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = match error.downcast_ref::<reqwest::Error>() {
-            Some(error) if error.url().is_some() => "request error".to_owned(),
-            _ => error.to_string(),
-        };
-        if !causes.contains(&text) {
-            causes.push(text);
-        }
-        next = error.source();
-    }
-    causes.join(": ")
-}
-
-/// The cause of all others, which says why a connection did not come up.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    match cause.downcast_ref::<std::io::Error>() {
-        Some(error) => os_reason(error),
-        // An error of the HTTP client itself may name the address, which may hold a password.
-        None => match cause.downcast_ref::<reqwest::Error>() {
-            Some(_) => "no connection".to_owned(),
-            None => cause.to_string(),
-        },
     }
 }
 

@@ -1,6 +1,10 @@
 //! HTTP clients. The only floor that builds them, so that redirects, proxies and time limits are decided in
 //! one place. What is sent, and what an answer means, is the callers'.
 
+pub mod guard;
+pub mod policy;
+
+use crate::config::problem::os_reason;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use std::sync::OnceLock;
@@ -49,6 +53,39 @@ fn is_local(url: &Url) -> bool {
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.is_loopback()),
         None => false,
+    }
+}
+
+/// The causes of an error, outermost first; without the address, which may hold a password.
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut texts = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = match error.downcast_ref::<reqwest::Error>() {
+            Some(error) if error.url().is_some() => "request error".to_owned(),
+            _ => error.to_string(),
+        };
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+        next = error.source();
+    }
+    texts.join(": ")
+}
+
+/// The cause of all others, which says why a connection did not come up.
+pub fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    match cause.downcast_ref::<std::io::Error>() {
+        Some(error) => os_reason(error),
+        // An error of the HTTP client itself may name the address, which may hold a password.
+        None => match cause.downcast_ref::<reqwest::Error>() {
+            Some(_) => "no connection".to_owned(),
+            None => cause.to_string(),
+        },
     }
 }
 

@@ -37,6 +37,15 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// An object that may be absent.
+    pub fn optional_object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, String> {
+        match self.input.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(_) => Err(format!("{}: \"{name}\" must be an object", self.tool)),
+        }
+    }
+
     /// A whole number from 1 that may be absent. Some models send it as text or as `5.0`.
     pub fn count(&self, name: &str) -> Result<Option<usize>, String> {
         let number = match self.input.get(name) {

@@ -19,10 +19,12 @@ mod shell_output;
 #[cfg(test)]
 pub(crate) mod testing;
 mod walk;
+mod web_fetch;
 
 pub use registry::Registry;
 
 use crate::access::AccessLevel;
+use crate::allow_list::AllowList;
 use crate::model::ToolSpec;
 use crate::workspace::paths::{Guard, Rules};
 use futures_util::future::BoxFuture;
@@ -41,6 +43,10 @@ pub struct Limits {
     pub shell_output_bytes: usize,
     /// How many matches `grep` gives when not told otherwise.
     pub grep_default_matches: usize,
+    /// How long `web_fetch` may take in all.
+    pub web_fetch_timeout: Duration,
+    /// How many bytes of a page `web_fetch` gives.
+    pub web_fetch_bytes: usize,
 }
 
 impl Default for Limits {
@@ -49,6 +55,8 @@ impl Default for Limits {
             shell_timeout: Duration::from_secs(120),
             shell_output_bytes: 5 * 1024 * 1024,
             grep_default_matches: 50,
+            web_fetch_timeout: Duration::from_secs(10),
+            web_fetch_bytes: 50 * 1024,
         }
     }
 }
@@ -70,6 +78,8 @@ pub struct Context {
     pub hidden_files: Arc<[PathBuf]>,
     /// `general.sandbox.writable_dirs`, absolute.
     pub writable_dirs: Arc<[PathBuf]>,
+    /// What may be called beside public addresses.
+    pub url_allowlist: Arc<AllowList>,
     /// The limits in force.
     pub limits: Limits,
     /// Cancelled by stop, interrupt and shutdown.

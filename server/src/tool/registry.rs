@@ -8,6 +8,7 @@ use super::file_write::FileWrite;
 use super::glob::Glob;
 use super::grep::Grep;
 use super::shell_exec::ShellExec;
+use super::web_fetch::WebFetch;
 use crate::access::AccessLevel;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub struct Registry {
 impl Registry {
     /// The tools that are built in.
     pub fn standard() -> Self {
-        let tools: [Arc<dyn Tool>; 7] = [
+        let tools: [Arc<dyn Tool>; 8] = [
             Arc::new(FileRead),
             Arc::new(FileWrite),
             Arc::new(FileEdit),
@@ -30,6 +31,7 @@ impl Registry {
             Arc::new(Grep),
             Arc::new(Glob),
             Arc::new(ShellExec),
+            Arc::new(WebFetch::default()),
         ];
         Self { tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect() }
     }
@@ -63,8 +65,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case(AccessLevel::Full, &["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec"])]
-    #[case(AccessLevel::Workspace, &["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec"])]
+    #[case(AccessLevel::Full, &["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"])]
+    #[case(AccessLevel::Workspace, &["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"])]
     #[case(AccessLevel::ReadOnly, &["file_read", "file_list", "grep", "glob"])]
     fn a_level_gets_its_tools_in_order(#[case] access: AccessLevel, #[case] expected: &[&str]) {
         let mut all: Vec<String> = Registry::standard().names().map(Into::into).collect();

@@ -4,6 +4,7 @@ use super::{Context, Limits, Output, Tool};
 use crate::access::AccessLevel;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,7 @@ impl Place {
             hidden_dirs: [].into(),
             hidden_files: [].into(),
             writable_dirs: [].into(),
+            url_allowlist: Arc::default(),
             limits: Limits::default(),
             cancel: CancellationToken::new(),
         };

@@ -233,6 +233,7 @@ impl AgentSource for Source {
                 hidden_dirs: Arc::new([]),
                 hidden_files: Arc::new([]),
                 writable_dirs: Arc::new([]),
+                url_allowlist: Arc::default(),
                 limits: Limits::default(),
                 cancel: CancellationToken::new(),
             },
