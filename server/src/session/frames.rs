@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// What one run's held frames may take.
 pub const RUN_BYTES: usize = 8 * 1024 * 1024;
+/// How far from the frames that go next a reader begins whose own place is gone.
+const SLACK_BYTES: usize = RUN_BYTES / 8;
 /// What all held frames together may take.
 pub const TOTAL_BYTES: usize = 256 * 1024 * 1024;
 /// How much is written to a subscriber at once.
@@ -193,9 +195,19 @@ impl FrameLog {
         self.lock().ended
     }
 
-    /// The place before the first frame held: 0 while the frames reach back to the run's start.
+    /// Where a reader begins that wants as much as there is: 0 while the frames reach back to the run's start. Past
+    /// that the oldest frames held are left out, so that the next ones that go do not take the reader's place along.
     pub fn start(&self) -> u64 {
-        self.lock().first - 1
+        let inner = self.lock();
+        if inner.first == 1 {
+            return 0;
+        }
+        let mut slack = 0;
+        let spared = inner.frames.iter().take_while(|frame| {
+            slack += frame.len() + FRAME_OVERHEAD;
+            slack <= SLACK_BYTES
+        });
+        inner.first - 1 + spared.count().max(1).min(inner.frames.len() - 1) as u64
     }
 
     /// Whether the frame after place `seq` is still held or yet to come.
@@ -372,12 +384,34 @@ mod tests {
             log.push(&Frame::Stream { text: &big });
         }
         assert!(log.start() > 0 && !log.holds(0) && log.holds(9) && !log.holds(u64::MAX));
+        let late = log.follow(log.start(), CancellationToken::new());
         log.push(&Frame::Complete);
         assert_eq!(
             text(log.follow(0, CancellationToken::new())).await,
             "",
             "a reader whose place is gone is let go"
         );
+        assert!(
+            text(late).await.contains("complete"),
+            "one that comes late begins where frames stay for a while"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_begins_late_keeps_its_place_while_more_comes() {
+        let log = log();
+        let word = "x".repeat(1000);
+        let enough = RUN_BYTES / 1000 + 100;
+        for _ in 0..enough {
+            log.push(&Frame::Stream { text: &word });
+        }
+        let late = log.follow(log.start(), CancellationToken::new());
+        for _ in 0..SLACK_BYTES / 1200 {
+            log.push(&Frame::Stream { text: &word });
+        }
+        log.push(&Frame::Complete);
+        let seen = text(late).await;
+        assert!(seen.contains("complete") && seen.len() > RUN_BYTES / 2);
     }
 
     #[tokio::test]
