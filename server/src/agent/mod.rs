@@ -3,6 +3,7 @@
 
 pub mod compact;
 mod files;
+mod loops;
 pub mod profile;
 pub mod prompt;
 pub mod repair;

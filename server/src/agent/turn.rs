@@ -3,6 +3,7 @@
 //! ends it soon, with nothing left running.
 
 use super::Agent;
+use super::loops::Loops;
 use super::retry::{Patience, Retry};
 use crate::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Request, StopReason, Usage};
 use crate::text::cut_with_note;
@@ -164,7 +165,7 @@ pub async fn run<S: From<Step>>(
     steps: &mpsc::Sender<S>,
     cancel: &CancellationToken,
 ) -> Outcome {
-    match (Turn { agent, steps, cancel }).run().await {
+    match (Turn { agent, steps, cancel, loops: Loops::default() }).run().await {
         Ok(outcome) | Err(outcome) => outcome,
     }
 }
@@ -173,6 +174,7 @@ pub(super) struct Turn<'a, S> {
     pub(super) agent: &'a Agent,
     steps: &'a mpsc::Sender<S>,
     cancel: &'a CancellationToken,
+    loops: Loops,
 }
 
 /// A completion and how long it took.
@@ -370,8 +372,12 @@ impl<S: From<Step>> Turn<'_, S> {
     }
 
     async fn answer(&self, call: Call, output: Output, duration_ms: Option<u64>) -> Result<(), Outcome> {
-        let for_model = cut_with_note(output.text.clone(), self.agent.render_chars);
-        let Call { id, name, .. } = call;
+        let mut for_model = cut_with_note(output.text.clone(), self.agent.render_chars);
+        let Call { id, name, input, .. } = call;
+        if let Some(warning) = self.loops.note(&name, &input, &output) {
+            for_model.push_str("\n\n");
+            for_model.push_str(&warning);
+        }
         self.ask(|done| Step::ToolFinished { id, name, output, for_model, duration_ms, done }).await
     }
 }

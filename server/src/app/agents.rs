@@ -163,6 +163,7 @@ impl AgentSource for Agents {
         let settings = self.live.current();
         let (model, window) = self.model(&profile, workspace, &settings)?;
         let mut tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access);
+        tools.extend(request.always);
         let team = self.profiles.team(workspace, &profile, request.disabled);
         if !team.is_empty() {
             tools.extend(request.delegation);

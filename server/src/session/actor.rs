@@ -8,6 +8,7 @@ use super::ids::{SessionId, row_id};
 use super::inflight::Checkpoint;
 use super::receive::Arrival;
 use super::remove::Removal;
+use super::resume::Wish;
 use super::rows::Place;
 use super::run::{AgentSource, RunStep};
 use super::state::{ActiveRun, Cancelled, Left, QueueEntry, Stop};
@@ -49,6 +50,8 @@ pub(super) enum Command {
     Stop { stop: Stop, reply: oneshot::Sender<bool> },
     /// Set the session aside, or delete it; false while a run is in flight.
     Remove { how: Removal, reply: Reply<bool> },
+    /// The turn in flight wishes for one to go on with what it interrupted.
+    WishToGoOn { reply: oneshot::Sender<Wish> },
     /// Cut the turn in flight; what waits in the queue is run next.
     Interrupt { reply: oneshot::Sender<bool> },
     /// Follow the session.
@@ -222,6 +225,7 @@ impl Actor {
             Command::Remove { how, reply } => {
                 let _ = reply.send(self.remove(how).await);
             }
+            Command::WishToGoOn { reply } => drop(reply.send(self.wish_to_go_on())),
             Command::Interrupt { reply } => self.cancel(Cancelled::Interrupt, reply),
             Command::Subscribe { from, reply } => {
                 let _ = reply.send(self.subscribe(&from));

@@ -4,6 +4,7 @@
 use super::actor::{Actor, STOP_GRACE};
 use super::frames::Frame;
 use super::report::{Said, Siblings};
+use super::resume::Resume;
 use super::rows::{self, INTERRUPTED, Standing};
 use super::state::{Cancelled, Stop};
 use super::steps::push_piece;
@@ -86,8 +87,13 @@ impl Actor {
             run.said.add(run.inflight.said(), false);
         }
         let stopped = run.cancelled == Some(Cancelled::Stop);
+        // A turn that was itself begun by an interruption and is not followed by one to go on leaves that to the next.
+        let cut = outcome == Outcome::Yielded
+            || run.cancelled == Some(Cancelled::Interrupt)
+            || run.resume != Resume::Nothing;
         let storage_error = run.storage_error.take();
-        let goes_on = !self.queue.is_empty() && !stopped && storage_error.is_none();
+        let resumes = storage_error.is_none() && self.goes_on_with_its_work(&outcome);
+        let goes_on = (resumes || !self.queue.is_empty()) && !stopped && storage_error.is_none();
         let siblings = if goes_on { self.siblings_or_none().await } else { None };
         let outcome = storage_error.map_or(outcome, |message| Outcome::Failed { message, account: false });
         let (notice, manual) = self.end_compaction(&outcome);
@@ -106,6 +112,9 @@ impl Actor {
         if manual.is_none() {
             writes.extend(self.report_writes(&outcome, goes_on));
         }
+        if resumes {
+            writes.extend(self.queue_going_on());
+        }
         // Stop keeps what waits: it goes into the history, and nothing is run for it.
         let drained = (goes_on || stopped).then(|| self.drain(siblings)).flatten();
         let turn = drained.as_ref().map(|drained| (drained.access, drained.owes));
@@ -123,7 +132,11 @@ impl Actor {
         }
         match (self.commit_or_keep(writes).await, turn) {
             (Ok(()), Some((access, owes))) if goes_on => {
-                self.next_turn(access, owes, next);
+                if resumes {
+                    self.show_going_on();
+                }
+                let resume = if cut && !resumes { Resume::Possible } else { Resume::Nothing };
+                self.next_turn((access, owes, resume), next);
                 self.look_at_children().await;
             }
             (Ok(()), _) => self.end_run(&outcome),
@@ -153,8 +166,13 @@ impl Actor {
         })
     }
 
-    fn next_turn(&mut self, access: AccessLevel, owes: bool, next: Option<oneshot::Sender<AccessLevel>>) {
+    fn next_turn(
+        &mut self,
+        (access, owes, resume): (AccessLevel, bool, Resume),
+        next: Option<oneshot::Sender<AccessLevel>>,
+    ) {
         let Some(run) = &mut self.run else { return };
+        (run.access, run.resume) = (access, resume);
         run.calls = 0;
         run.results = None;
         run.owes = owes;

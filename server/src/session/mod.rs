@@ -19,6 +19,7 @@ mod receive;
 mod recover;
 mod remove;
 mod report;
+mod resume;
 pub mod rows;
 mod run;
 mod state;

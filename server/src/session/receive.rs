@@ -8,6 +8,7 @@ use super::frames::{Frame, FrameLog};
 use super::inflight::Inflight;
 use super::mail::{self, Item};
 use super::report::{Said, Siblings};
+use super::resume::Resume;
 use super::rows::{self, ContentBlock, Standing};
 use super::run::{self, RunStep, Start};
 use super::state::{ActiveRun, Cancelled, Left, QueueEntry};
@@ -183,6 +184,8 @@ impl Actor {
             cancel_replies: Vec::new(),
             tell_parent: true,
             owes,
+            access,
+            resume: Resume::default(),
             children_before: false,
             said: Said::default(),
             inflight: Inflight::default(),

@@ -4,6 +4,7 @@
 use super::delegation;
 use super::gauge::Room;
 use super::ids::SessionId;
+use super::resume::ContinueTask;
 use super::rows::CallFigures;
 use super::workspace::Workspace;
 use crate::access::AccessLevel;
@@ -77,6 +78,8 @@ pub struct AgentRequest<'a> {
     pub prompt_context: Option<&'a str>,
     /// The agents and skills that are switched off.
     pub disabled: &'a [DisabledItem],
+    /// The tools that every agent gets.
+    pub always: Vec<Arc<dyn Tool>>,
     /// The session tools, for an agent with a team.
     pub delegation: Vec<Arc<dyn Tool>>,
 }
@@ -182,6 +185,7 @@ pub(super) async fn build(start: &Start, access: AccessLevel) -> Result<Agent, S
         .map_err(|error| super::internal(&format!("session {}", start.session), &error).to_string())?;
     let Start { workspace, session, agent_id, working_dir, prompt_context, .. } = start;
     let delegation = delegation::tools(workspace, session, agent_id);
+    let always = vec![ContinueTask::of(workspace, session)];
     let (workspace, agent_id) = (workspace.clone(), agent_id.clone());
     let (working_dir, prompt_context) = (working_dir.clone(), prompt_context.clone());
     let is_root = !session.is_child();
@@ -194,6 +198,7 @@ pub(super) async fn build(start: &Start, access: AccessLevel) -> Result<Agent, S
             working_dir: working_dir.as_deref(),
             prompt_context: prompt_context.as_deref(),
             disabled: &disabled,
+            always,
             delegation,
         })
     })

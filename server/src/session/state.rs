@@ -4,6 +4,7 @@ use super::compact::Progress;
 use super::frames::FrameLog;
 use super::inflight::Inflight;
 use super::report::Said;
+use super::resume::Resume;
 use super::run::RunStep;
 use crate::access::AccessLevel;
 use crate::store::sessions::Write;
@@ -70,6 +71,10 @@ pub(super) struct ActiveRun {
     pub tell_parent: bool,
     /// Whether the turn in flight owes the parent an answer.
     pub owes: bool,
+    /// The level at which the turn in flight works.
+    pub access: AccessLevel,
+    /// Whether the turn in flight may be followed by one that goes on with what it interrupted.
+    pub resume: Resume,
     /// Whether sub-sessions of its own were at work when the turn began.
     pub children_before: bool,
     /// What the turn in flight has said.

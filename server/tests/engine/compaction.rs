@@ -128,11 +128,11 @@ async fn at_ninety_percent_of_the_window_a_summary_takes_the_place_of_all_but_th
 
 #[tokio::test]
 async fn a_tail_full_of_tools_stays_acceptable_and_keeps_only_the_newest_result_whole() {
-    let call = || vec![Say::Call("probe", json!({}))];
-    let mut last = call();
+    let call = |n: u32| vec![Say::Call("probe", json!({ "n": n }))];
+    let mut last = call(5);
     last.push(Say::Count(95_000));
     for keep in 2..7 {
-        let mut answers = vec![call(), call(), call(), call(), last.clone(), vec![text("SO FAR")]];
+        let mut answers = vec![call(1), call(2), call(3), call(4), last.clone(), vec![text("SO FAR")]];
         answers.push(vec![text("done")]);
         let world = World::new(answers).await;
         world.script.window.lock().unwrap().1 = keep;

@@ -9,6 +9,7 @@ mod delegation;
 mod interrupt;
 mod many;
 mod queue;
+mod resume;
 mod support;
 mod trouble;
 

@@ -215,9 +215,10 @@ impl AgentSource for Source {
     }
 
     fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String> {
-        let AgentRequest { workspace, access, delegation, .. } = request;
+        let AgentRequest { workspace, access, always, delegation, .. } = request;
         self.0.levels.lock().unwrap().push(access);
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Probe(self.0.clone()))];
+        tools.extend(always);
         tools.extend(delegation);
         Ok(Agent {
             name: "Default".into(),

@@ -82,6 +82,8 @@ pub struct ModelServer {
 struct Shared {
     queue: Mutex<VecDeque<Queued>>,
     requests: Mutex<Vec<Recorded>>,
+    /// What was refused, as a strict provider says it.
+    refused: Mutex<Vec<String>>,
     /// How often `FAIL` failed already, by its line.
     failures: Mutex<HashMap<String, u32>>,
     strict: AtomicBool,
@@ -102,6 +104,7 @@ impl ModelServer {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             requests: Mutex::default(),
+            refused: Mutex::default(),
             failures: Mutex::default(),
             strict: AtomicBool::new(true),
             count: watch::Sender::new(0),
@@ -135,6 +138,16 @@ impl ModelServer {
     /// Every request so far, in the order of their arrival.
     pub fn requests(&self) -> Vec<Recorded> {
         lock(&self.shared.requests).clone()
+    }
+
+    /// Forgets the answers that no call has taken.
+    pub fn forget_the_rest(&self) {
+        lock(&self.shared.queue).clear();
+    }
+
+    /// Why conversations were refused, in the order of their arrival.
+    pub fn refused(&self) -> Vec<String> {
+        lock(&self.shared.refused).clone()
     }
 
     /// The newest request, when there was one.
@@ -221,6 +234,7 @@ fn reply_to(shared: &Shared, protocol: Protocol, body: &Value) -> Reply {
     if shared.strict.load(Ordering::Relaxed)
         && let Err(message) = strict::check(protocol, body)
     {
+        lock(&shared.refused).push(message.clone());
         let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
         return Reply::status(400, &error.to_string());
     }
