@@ -32,6 +32,8 @@ pub(super) struct AnthropicMessages {
     /// The API wants a limit in every call.
     pub max_tokens: u64,
     pub thinking: Thinking,
+    /// Whether [`Thinking::Budget`] is refused in a turn that did not begin with thinking.
+    pub strict_turns: bool,
     /// The effort label, for usage rows.
     pub effort: Option<String>,
     /// `Some` turns prompt caching on.

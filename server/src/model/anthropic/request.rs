@@ -1,6 +1,7 @@
 //! A [`Request`] as the body of a Messages call. Borrows the history instead of copying it.
 //!
-//! Results of tools go first within their message, as the API wants them. Thinking without a signature of this
+//! Results of tools go first within their message, as the API wants them, each with the images that stand right
+//! behind it. Thinking without a signature of this
 //! protocol came from another provider and is left out. With caching on, three marks are set: behind the system
 //! prompt (the tools stand before it, so they are covered), behind the newest message, and behind the user
 //! message before it, where the last call's mark was.
@@ -102,10 +103,19 @@ enum Part<'a> {
     },
     ToolResult {
         tool_use_id: Cow<'a, str>,
-        content: &'a str,
+        content: Answer<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
+}
+
+/// What a tool answered.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answer<'a> {
+    Text(&'a str),
+    /// With the images that it showed.
+    Parts(Vec<Part<'a>>),
 }
 
 #[derive(Serialize)]
@@ -139,6 +149,7 @@ pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Bo
     let (thinking, effort) = match &model.thinking {
         Thinking::Off => (None, None),
         Thinking::Refused => (Some(WireThinking::Disabled), None),
+        Thinking::Budget(_) if model.strict_turns && is_within_a_thoughtless_turn(request) => (None, None),
         Thinking::Adaptive(effort) => (Some(WireThinking::Adaptive), effort.as_deref()),
         Thinking::Budget(tokens) => {
             // The budget is a part of the limit, and an answer needs room beside it.
@@ -164,10 +175,49 @@ fn tool(spec: &ToolSpec) -> WireTool<'_> {
 
 /// `None` for a message of which nothing is left; the API refuses empty ones.
 fn wire(message: &Message) -> Option<WireMessage<'_>> {
-    let (results, rest): (Vec<_>, Vec<_>) =
-        message.content.iter().filter_map(part).partition(|part| matches!(part, Part::ToolResult { .. }));
+    let mut results = Vec::new();
+    let mut rest = Vec::new();
+    let mut blocks = message.content.iter().peekable();
+    while let Some(block) = blocks.next() {
+        let Block::ToolResult { tool_use_id, content, is_error } = block else {
+            rest.extend(part(block));
+            continue;
+        };
+        let mut shown = Vec::new();
+        while let Some(image) = blocks.next_if(|next| matches!(next, Block::Image { .. })) {
+            shown.extend(part(image));
+        }
+        let answer = if shown.is_empty() {
+            Answer::Text(content)
+        } else {
+            let text = (!content.trim().is_empty()).then_some(Part::Text { text: content });
+            Answer::Parts(text.into_iter().chain(shown).collect())
+        };
+        let tool_use_id = call_id(tool_use_id);
+        results.push(Part::ToolResult { tool_use_id, content: answer, is_error: *is_error });
+    }
     let content: Vec<_> = results.into_iter().chain(rest).map(Marked::plain).collect();
     (!content.is_empty()).then_some(WireMessage { role: message.role, content })
+}
+
+/// Whether the model is in the middle of its turn, and that turn did not begin with thinking that can go back.
+fn is_within_a_thoughtless_turn(request: &Request) -> bool {
+    let is_result = |block: &Block| matches!(block, Block::ToolResult { .. } | Block::Image { .. });
+    let mut earlier = request.messages.iter().rev();
+    if !earlier.next().is_some_and(|last| answers(last)) {
+        return false;
+    }
+    // Messages that only bring results belong to the turn; any other message of the user begins one.
+    let turn = earlier.take_while(|message| {
+        message.role == Role::Assistant || (answers(message) && message.content.iter().all(is_result))
+    });
+    let first = turn.filter(|message| message.role == Role::Assistant).last();
+    let begin = first.and_then(|message| message.content.iter().find_map(part));
+    !matches!(begin, Some(Part::Thinking { .. } | Part::RedactedThinking { .. }))
+}
+
+fn answers(message: &Message) -> bool {
+    message.content.iter().any(|block| matches!(block, Block::ToolResult { .. }))
 }
 
 fn part(block: &Block) -> Option<Part<'_>> {
@@ -175,7 +225,8 @@ fn part(block: &Block) -> Option<Part<'_>> {
         // The API refuses text that is only white space.
         Block::Text { text } if text.trim().is_empty() => return None,
         Block::Text { text } => Part::Text { text },
-        Block::Thinking { signature: None, .. } => return None,
+        // Results are made with the images that belong to them.
+        Block::Thinking { signature: None, .. } | Block::ToolResult { .. } => return None,
         Block::Thinking { signature: Some(seal), .. } if responses::is_seal(seal) => return None,
         Block::Thinking { text, signature: Some(signature) } => Part::Thinking { thinking: text, signature },
         Block::RedactedThinking { data } => Part::RedactedThinking { data },
@@ -183,9 +234,6 @@ fn part(block: &Block) -> Option<Part<'_>> {
             Part::Image { source: Source { r#type: "base64", media_type: mime_type, data } }
         }
         Block::ToolUse { id, name, input } => Part::ToolUse { id: call_id(id), name, input },
-        Block::ToolResult { tool_use_id, content, is_error } => {
-            Part::ToolResult { tool_use_id: call_id(tool_use_id), content, is_error: *is_error }
-        }
     })
 }
 
