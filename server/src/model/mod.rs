@@ -4,6 +4,8 @@
 
 mod anthropic;
 mod calls;
+#[cfg(test)]
+mod conformance;
 pub mod demo;
 mod error;
 mod openai;
