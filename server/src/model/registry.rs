@@ -267,6 +267,7 @@ impl Registry {
                     effort: wish.label(),
                     thinking: thinking::messages(&wish, support, quirks),
                     strict_turns: quirks.strict_turns,
+                    own_seals: quirks.own_seals,
                     caching: caching(choice.prompt_caching, offered, quirks.cache),
                     takes_images,
                 })

@@ -20,6 +20,8 @@ pub(super) struct Quirks {
     /// Messages: whether a model that is told by a number of tokens may think in a turn only if it did so from the
     /// beginning of that turn.
     pub strict_turns: bool,
+    /// Messages: seals over thinking are the vendor's own, so that no other provider takes them.
+    pub own_seals: bool,
     /// Chat: reasoning of earlier calls goes back as `reasoning_content` beside the tool calls that it led to.
     pub replays_reasoning: bool,
     /// Messages: which marks of prompt caching it knows.
@@ -69,6 +71,7 @@ const PLAIN: Quirks = Quirks {
     mode: None,
     says_off: false,
     strict_turns: true,
+    own_seals: false,
     replays_reasoning: false,
     cache: CacheMarks::Lifetimes,
     summaries: true,
@@ -81,8 +84,14 @@ const ZHIPU: Quirks = Quirks {
     replays_reasoning: true,
     ..PLAIN
 };
-const MINIMAX: Quirks =
-    Quirks { efforts: Efforts::Never, mode: Some(ThinkingMode::Adaptive), cache: CacheMarks::Never, ..PLAIN };
+/// Vendors that took Messages over and seal thinking themselves.
+const MESSAGES: Quirks = Quirks { strict_turns: false, own_seals: true, ..PLAIN };
+const MINIMAX: Quirks = Quirks {
+    efforts: Efforts::Never,
+    mode: Some(ThinkingMode::Adaptive),
+    cache: CacheMarks::Never,
+    ..MESSAGES
+};
 
 /// Runtime, a word of the model's id in small letters (empty: every model), and what holds. The first row that
 /// fits counts.
@@ -109,7 +118,12 @@ const TABLE: &[(&str, &str, Quirks)] = &[
     (
         "qwen",
         "",
-        Quirks { mode: Some(ThinkingMode::Manual), says_off: true, cache: CacheMarks::OneLifetime, ..PLAIN },
+        Quirks {
+            mode: Some(ThinkingMode::Manual),
+            says_off: true,
+            cache: CacheMarks::OneLifetime,
+            ..MESSAGES
+        },
     ),
     ("bedrock-mantle", "", Quirks { summaries: false, ..PLAIN }),
 ];

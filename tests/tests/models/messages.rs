@@ -1,7 +1,7 @@
 //! Messages: every oddity of its streams, and what we send.
 
 use super::{KEY, build, model, request, result_block, run, text_block, texts, tool_calls, tool_use, user};
-use halo_server::model::registry::{CacheTtl, Caching, ModelChoice, Thinking};
+use halo_server::model::registry::{CacheTtl, Caching, CallSettings, ModelChoice, Registry, Thinking};
 use halo_server::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Role, StopReason, Usage};
 use halo_tests::model_server::reply::Reply;
 use halo_tests::model_server::script::Script;
@@ -320,6 +320,38 @@ async fn a_turn_that_began_without_thinking_goes_on_without() {
         run(model.as_ref(), request(history)).await.1.unwrap();
         let sent = server.last_request().unwrap().body;
         assert_eq!(sent["thinking"].is_object(), thinks, "{sent}");
+    }
+}
+
+/// A vendor's seals mean nothing to others, who refuse a conversation that holds one.
+#[tokio::test]
+async fn the_seals_of_a_vendor_go_back_to_it_and_to_no_other() {
+    let server = ModelServer::start().await.unwrap();
+    let events = with_end(
+        vec![
+            start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+            delta(0, json!({"type": "thinking_delta", "thinking": "hm"})),
+            delta(0, json!({"type": "signature_delta", "signature": "a1b2"})),
+            start(1, json!({"type": "text", "text": "ok"})),
+        ],
+        "end_turn",
+    );
+    server.push(Reply::events(events.iter().map(ToString::to_string)));
+    let at = |provider: &str| {
+        let endpoint = Some(server.anthropic_endpoint());
+        let choice = ModelChoice { provider: provider.into(), endpoint, ..ModelChoice::default() };
+        let registry = Registry::new("/nonexistent".into());
+        registry.build(&choice, &|_, _| Some(KEY.into()), &CallSettings::default()).unwrap()
+    };
+    let (_, end) = run(at("minimax").as_ref(), request(vec![user("x")])).await;
+    let said = Message { role: Role::Assistant, content: end.unwrap().content };
+    let history = vec![user("x"), said, user("y")];
+    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "a1b2"});
+    for (provider, expected) in [("minimax", thinking), ("anthropic", json!({"type": "text", "text": "ok"}))]
+    {
+        run(at(provider).as_ref(), request(history.clone())).await.1.unwrap();
+        let sent = server.last_request().unwrap().body;
+        assert_eq!(sent["messages"][1]["content"][0], expected, "{provider}");
     }
 }
 

@@ -1,14 +1,14 @@
 //! A [`Request`] as the body of a Messages call. Borrows the history instead of copying it.
 //!
 //! Results of tools go first within their message, as the API wants them, each with the images that stand right
-//! behind it. Thinking without a signature of this
-//! protocol came from another provider and is left out. With caching on, three marks are set: behind the system
+//! behind it. Thinking without a signature that
+//! the provider takes came from another one and is left out. With caching on, three marks are set: behind the system
 //! prompt (the tools stand before it, so they are covered), behind the newest message, and behind the user
 //! message before it, where the last call's mark was.
 
 use super::{AnthropicMessages, Thinking};
 use crate::model::registry::CacheTtl;
-use crate::model::{Block, Message, Request, Role, ToolSpec, responses};
+use crate::model::{Block, Message, Request, Role, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -130,13 +130,14 @@ pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Bo
         r#type: "ephemeral",
         ttl: matches!(ttl, CacheTtl::OneHour).then_some("1h"),
     });
+    let own = model.own_seals.then_some(&*model.endpoint.provider);
     let mut system: Vec<_> = Some(request.system.as_ref())
         .filter(|text| !text.trim().is_empty())
         .map(|text| Marked::plain(Part::Text { text }))
         .into_iter()
         .collect();
     let mut tools: Vec<_> = request.tools.iter().map(|spec| Marked::plain(tool(spec))).collect();
-    let mut messages: Vec<_> = request.messages.iter().filter_map(|message| wire(message)).collect();
+    let mut messages: Vec<_> = request.messages.iter().filter_map(|message| wire(message, own)).collect();
     match (system.last_mut(), tools.last_mut()) {
         (Some(last), _) => last.cache_control = mark,
         (None, Some(last)) => last.cache_control = mark,
@@ -174,18 +175,18 @@ fn tool(spec: &ToolSpec) -> WireTool<'_> {
 }
 
 /// `None` for a message of which nothing is left; the API refuses empty ones.
-fn wire(message: &Message) -> Option<WireMessage<'_>> {
+fn wire<'a>(message: &'a Message, own: Option<&str>) -> Option<WireMessage<'a>> {
     let mut results = Vec::new();
     let mut rest = Vec::new();
     let mut blocks = message.content.iter().peekable();
     while let Some(block) = blocks.next() {
         let Block::ToolResult { tool_use_id, content, is_error } = block else {
-            rest.extend(part(block));
+            rest.extend(part(block, own));
             continue;
         };
         let mut shown = Vec::new();
         while let Some(image) = blocks.next_if(|next| matches!(next, Block::Image { .. })) {
-            shown.extend(part(image));
+            shown.extend(part(image, own));
         }
         let answer = if shown.is_empty() {
             Answer::Text(content)
@@ -212,7 +213,7 @@ fn is_within_a_thoughtless_turn(request: &Request) -> bool {
         message.role == Role::Assistant || (answers(message) && message.content.iter().all(is_result))
     });
     let first = turn.filter(|message| message.role == Role::Assistant).last();
-    let begin = first.and_then(|message| message.content.iter().find_map(part));
+    let begin = first.and_then(|message| message.content.iter().find_map(|block| part(block, None)));
     !matches!(begin, Some(Part::Thinking { .. } | Part::RedactedThinking { .. }))
 }
 
@@ -220,15 +221,16 @@ fn answers(message: &Message) -> bool {
     message.content.iter().any(|block| matches!(block, Block::ToolResult { .. }))
 }
 
-fn part(block: &Block) -> Option<Part<'_>> {
+fn part<'a>(block: &'a Block, own: Option<&str>) -> Option<Part<'a>> {
     Some(match block {
         // The API refuses text that is only white space.
         Block::Text { text } if text.trim().is_empty() => return None,
         Block::Text { text } => Part::Text { text },
         // Results are made with the images that belong to them.
         Block::Thinking { signature: None, .. } | Block::ToolResult { .. } => return None,
-        Block::Thinking { signature: Some(seal), .. } if responses::is_seal(seal) => return None,
-        Block::Thinking { text, signature: Some(signature) } => Part::Thinking { thinking: text, signature },
+        Block::Thinking { text, signature: Some(signature) } => {
+            Part::Thinking { thinking: text, signature: super::seal(signature, own)? }
+        }
         Block::RedactedThinking { data } => Part::RedactedThinking { data },
         Block::Image { mime_type, data } => {
             Part::Image { source: Source { r#type: "base64", media_type: mime_type, data } }
