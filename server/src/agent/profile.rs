@@ -132,10 +132,10 @@ pub struct ProfileModel {
     pub endpoint: Option<String>,
     /// Output tokens of one answer.
     pub max_tokens: Option<u32>,
-    /// Prompt caching.
-    pub prompt_caching: Caching,
-    /// Thinking.
-    pub thinking: Thinking,
+    /// Prompt caching; `None` means as the provider file offers it.
+    pub prompt_caching: Option<Caching>,
+    /// Thinking; `None` means as the provider file has it.
+    pub thinking: Option<Thinking>,
     /// How wordy it answers, in the provider's own terms.
     pub verbosity: Option<String>,
     /// Whether it takes images, where the profile knows better than the provider file.
@@ -429,8 +429,8 @@ fn model(yaml: ModelYaml) -> ProfileModel {
         id: yaml.id,
         endpoint: yaml.endpoint,
         max_tokens: yaml.max_tokens,
-        prompt_caching: yaml.prompt_caching.unwrap_or(Caching::Off),
-        thinking: thinking.unwrap_or_default(),
+        prompt_caching: yaml.prompt_caching,
+        thinking,
         verbosity: yaml.verbosity,
         image: yaml.image,
     }

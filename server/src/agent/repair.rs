@@ -56,8 +56,7 @@ fn close(out: &mut Vec<Arc<Message>>, open: &mut Vec<String>) {
     match out.last_mut() {
         Some(last) if last.role == Role::User => {
             let message = Arc::make_mut(last);
-            let at =
-                message.content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
+            let at = results_part(&message.content);
             message.content.splice(at..at, missing);
         }
         _ => out.push(Arc::new(Message { role: Role::User, content: missing.collect() })),
@@ -71,7 +70,7 @@ fn append(out: &mut Vec<Arc<Message>>, message: Arc<Message>) {
             let last = Arc::make_mut(last);
             last.content.extend(message.content.iter().cloned());
             if last.role == Role::User {
-                last.content.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
+                results_first(&mut last.content);
             }
         }
         _ => out.push(message),
@@ -88,19 +87,28 @@ fn clean(message: &Arc<Message>, open: &[String]) -> Arc<Message> {
         return message.clone();
     }
     let mut seen: Vec<&str> = Vec::new();
+    // What a result shows goes with it.
+    let mut after_dropped_result = false;
     let keep: Vec<bool> = message
         .content
         .iter()
         .map(|block| match block {
-            Block::Text { text } => !is_blank(text),
+            Block::Text { text } => {
+                after_dropped_result = false;
+                !is_blank(text)
+            }
             Block::Thinking { text, signature } => {
                 message.role == Role::Assistant && (!text.is_empty() || signature.is_some())
             }
             Block::RedactedThinking { .. } => message.role == Role::Assistant,
-            Block::Image { data, .. } => message.role == Role::User && !data.is_empty(),
+            Block::Image { data, .. } => {
+                message.role == Role::User && !data.is_empty() && !after_dropped_result
+            }
             Block::ToolUse { id, .. } => message.role == Role::Assistant && once(&mut seen, id),
             Block::ToolResult { tool_use_id: id, .. } => {
-                message.role == Role::User && open.contains(id) && once(&mut seen, id)
+                let kept = message.role == Role::User && open.contains(id) && once(&mut seen, id);
+                after_dropped_result = !kept;
+                kept
             }
         })
         .collect();
@@ -112,16 +120,39 @@ fn clean(message: &Arc<Message>, open: &[String]) -> Arc<Message> {
         return Arc::new(Message { role: message.role, content: Vec::new() });
     }
     let ordered = message.role == Role::Assistant
-        || message.content.is_sorted_by_key(|block| !matches!(block, Block::ToolResult { .. }));
+        || !message.content[results_part(&message.content)..].iter().any(is_result);
     if keep.iter().all(|keep| *keep) && ordered {
         return message.clone();
     }
     let mut content: Vec<Block> =
         message.content.iter().zip(keep).filter(|(_, keep)| *keep).map(|(block, _)| block.clone()).collect();
     if message.role == Role::User {
-        content.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
+        results_first(&mut content);
     }
     Arc::new(Message { role: message.role, content })
+}
+
+fn is_result(block: &Block) -> bool {
+    matches!(block, Block::ToolResult { .. })
+}
+
+/// How many blocks at the beginning are results and the images right behind each.
+fn results_part(content: &[Block]) -> usize {
+    let belongs = |block: &&Block| is_result(block) || matches!(block, Block::Image { .. });
+    if content.first().is_some_and(is_result) { content.iter().take_while(belongs).count() } else { 0 }
+}
+
+/// Results before all else, each with the images right behind it.
+fn results_first(content: &mut Vec<Block>) {
+    let mut first = Vec::with_capacity(content.len());
+    let mut rest = Vec::new();
+    let mut shown_by_result = false;
+    for block in content.drain(..) {
+        shown_by_result = is_result(&block) || (shown_by_result && matches!(block, Block::Image { .. }));
+        if shown_by_result { first.push(block) } else { rest.push(block) }
+    }
+    first.append(&mut rest);
+    *content = first;
 }
 
 fn is_blank(text: &str) -> bool {
@@ -160,9 +191,8 @@ pub fn is_acceptable(history: &[Arc<Message>]) -> bool {
         let mut answered: Vec<&str> = results(message).collect();
         answered.sort_unstable();
         open.sort_unstable();
-        let first =
-            message.content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
-        if answered != open || first != answered.len() {
+        let rest = &message.content[results_part(&message.content)..];
+        if answered != open || rest.iter().any(is_result) {
             return false;
         }
         open = calls(message).collect();
@@ -237,6 +267,38 @@ mod tests {
         ];
         let sent = for_request(&history);
         assert!(history.iter().zip(&sent).all(|(ours, theirs)| Arc::ptr_eq(ours, theirs)));
+    }
+
+    #[test]
+    fn an_image_stays_behind_the_result_that_shows_it_and_goes_with_it() {
+        let result =
+            |id: &str| Block::ToolResult { tool_use_id: id.into(), content: id.into(), is_error: false };
+        let image = |data: &str| Block::Image { mime_type: "image/png".into(), data: data.into() };
+        let shown =
+            |id: &str| Arc::new(Message { role: Role::Assistant, content: vec![call(id), call("b")] });
+        let history = vec![
+            user(vec![text("look")]),
+            shown("a"),
+            user(vec![result("a"), image("of a"), result("b"), image("of b"), image("more of b")]),
+            user(vec![text("and mine"), image("mine")]),
+        ];
+        let sent = for_request(&history);
+        let expected = vec![
+            result("a"),
+            image("of a"),
+            result("b"),
+            image("of b"),
+            image("more of b"),
+            text("and mine"),
+            image("mine"),
+        ];
+        assert_eq!(sent[2].content, expected);
+        // A result that answers nothing takes its images along.
+        let history =
+            vec![user(vec![text("x")]), shown("a"), user(vec![result("c"), image("of c"), result("a")])];
+        let sent = for_request(&history);
+        assert_eq!(sent[2].content.len(), 2);
+        assert!(sent[2].content.iter().all(is_result));
     }
 
     #[test]

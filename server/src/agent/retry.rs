@@ -75,6 +75,7 @@ mod tests {
             status: None,
             message: "x".into(),
             retry_after: retry_after.map(Duration::from_secs),
+            fault: None,
         }
     }
 

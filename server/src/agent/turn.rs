@@ -289,6 +289,7 @@ impl<S: From<Step>> Turn<'_, S> {
             status: None,
             message: "the model's stream ended without an answer".into(),
             retry_after: None,
+            fault: None,
         }
     }
 

@@ -4,12 +4,12 @@
 use crate::access::AccessLevel;
 use crate::agent::Agent;
 use crate::agent::compact;
-use crate::agent::profile::{Caching, DisabledItem, Profile, ProfileError, ProfileModel, Profiles, Visible};
+use crate::agent::profile::{self, DisabledItem, Profile, ProfileError, ProfileModel, Profiles, Visible};
 use crate::agent::prompt::{Surroundings, system_prompt};
 use crate::clock::Clock;
 use crate::config::{Effective, Home, Live};
 use crate::model::Model;
-use crate::model::registry::{CacheTtl, CallSettings, ModelChoice, Registry, Thinking};
+use crate::model::registry::{CacheTtl, Caching, CallSettings, ModelChoice, Registry, Thinking};
 use crate::session::{AgentRequest, AgentSource, DelegationLimits, Member, Unavailable};
 use crate::tool::registry::Registry as Tools;
 use crate::tool::{Context, Limits, Tool};
@@ -212,15 +212,16 @@ fn chosen(model: &ProfileModel) -> ModelChoice {
         id: model.id.clone(),
         endpoint: model.endpoint.clone(),
         max_tokens: model.max_tokens.map(u64::from),
-        prompt_caching: match model.prompt_caching {
-            Caching::Off => None,
-            Caching::Default | Caching::FiveMinutes => Some(CacheTtl::FiveMinutes),
-            Caching::OneHour => Some(CacheTtl::OneHour),
-        },
-        thinking: Some(Thinking {
-            enabled: model.thinking.enabled,
-            effort: model.thinking.effort.clone(),
-            budget_tokens: model.thinking.budget_tokens.map(u64::from),
+        prompt_caching: model.prompt_caching.map(|caching| match caching {
+            profile::Caching::Off => Caching::Off,
+            profile::Caching::Default => Caching::On,
+            profile::Caching::FiveMinutes => Caching::For(CacheTtl::FiveMinutes),
+            profile::Caching::OneHour => Caching::For(CacheTtl::OneHour),
+        }),
+        thinking: model.thinking.as_ref().map(|thinking| Thinking {
+            enabled: thinking.enabled,
+            effort: thinking.effort.clone(),
+            budget_tokens: thinking.budget_tokens.map(u64::from),
         }),
         verbosity: model.verbosity.clone(),
         image: model.image,

@@ -7,6 +7,7 @@ mod config;
 mod doctor;
 mod first_run;
 mod import;
+mod model;
 mod password;
 mod port_holder;
 mod providers;
@@ -45,6 +46,9 @@ enum Command {
     /// Check the configuration, or show what is in force
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// List the model providers, or try one
+    #[command(subcommand)]
+    Model(model::ModelCommand),
     /// Connect an editor: runs halo-acp with the same arguments
     #[command(disable_help_flag = true)]
     Acp(acp::AcpArgs),
@@ -98,6 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Token(command) => token::run(&place, command),
         Command::Password(args) => password::run(&place, &args),
         Command::Config(command) => config::run(&place, &command),
+        Command::Model(command) => model::run(&place, command),
         Command::Acp(args) => acp::run(&args),
         Command::Setup(args) => setup::run(&place, &args),
         Command::Doctor => doctor::run(&place),

@@ -4,7 +4,7 @@
 
 use crate::config::sections::Sections;
 use crate::config::{Effective, Environment, Home, Problem, Severity};
-use crate::model::registry::{BuildError, CallSettings, ModelChoice, Registry};
+use crate::model::registry::{BuildError, CallSettings, ModelChoice, ProviderInfo, Registry};
 use secrecy::{ExposeSecret, SecretString};
 
 /// What answers an agent that names no model of its own.
@@ -89,7 +89,7 @@ pub fn answering(home: &Home, config: &Effective, environment: &Environment) -> 
         Ok(choice)
     });
     match built {
-        Ok(choice) => match unset_variable(&registry, &choice.provider, &secret, environment) {
+        Ok(choice) => match unset_variable(&registry, &choice.provider, config, environment) {
             Some((key, variable)) => Answering::Broken(format!(
                 "{} ({}) is to answer, but `{}.secrets.{key}` is <<{variable}>> and the environment variable \
                  {variable} is not set; set it where the server starts, or write the key into {}",
@@ -109,12 +109,62 @@ pub fn answering(home: &Home, config: &Effective, environment: &Environment) -> 
 fn unset_variable(
     registry: &Registry,
     provider: &str,
-    secret: &dyn Fn(&str, &str) -> Option<SecretString>,
+    config: &Effective,
     environment: &Environment,
 ) -> Option<(String, String)> {
-    let key = registry.providers().into_iter().find(|info| info.id == provider)?.secret?;
-    let value = secret(provider, &key)?;
-    let mut unset = None;
-    environment.expand(value.expose_secret(), |name| unset = Some(name.to_owned()));
-    unset.map(|variable| (key, variable))
+    let info = registry.providers().into_iter().find(|info| info.id == provider)?;
+    match KeyState::of(&info, config, environment) {
+        KeyState::Unset(variable) => Some((info.secret?, variable)),
+        _ => None,
+    }
+}
+
+/// How it stands with the key of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// There is none to be had.
+    NotNeeded,
+    /// None is set, and the provider may do without.
+    Optional,
+    /// None is set, so the provider cannot be called.
+    Missing,
+    /// It is a placeholder for this variable, which is not set.
+    Unset(String),
+    /// It is set.
+    Set,
+}
+
+impl KeyState {
+    /// Looks the key up as a run without a workspace of its own settings would.
+    pub fn of(info: &ProviderInfo, config: &Effective, environment: &Environment) -> Self {
+        let Some(key) = &info.secret else { return Self::NotNeeded };
+        let value = config.secret(&info.id, key, None);
+        let Some(value) = value.filter(|value| !value.expose_secret().trim().is_empty()) else {
+            return if info.secret_is_optional { Self::Optional } else { Self::Missing };
+        };
+        let mut unset = None;
+        environment.expand(value.expose_secret(), |name| unset = Some(name.to_owned()));
+        unset.map_or(Self::Set, Self::Unset)
+    }
+
+    /// One word, for programs.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NotNeeded => "none",
+            Self::Optional => "optional",
+            Self::Missing => "missing",
+            Self::Unset(_) => "unset",
+            Self::Set => "set",
+        }
+    }
+}
+
+impl std::fmt::Display for KeyState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotNeeded => f.write_str("needs none"),
+            Self::Unset(variable) => write!(f, "<<{variable}>>, not set"),
+            other => f.write_str(other.word()),
+        }
+    }
 }

@@ -85,6 +85,7 @@ pub(super) fn from_response(status: u16, body: &str, retry_after: Option<Duratio
         status: Some(status),
         message: format!("API error {status}: {}", shown(body)),
         retry_after,
+        fault: None,
     }
 }
 
@@ -99,12 +100,13 @@ pub(super) fn from_stream(error: &Value) -> ModelError {
         status,
         message: format!("{what}: {}", shown(&body)),
         retry_after: None,
+        fault: None,
     }
 }
 
 /// An error of our own finding, without a status.
 pub(super) fn plain(kind: ErrorKind, message: impl Into<String>) -> ModelError {
-    ModelError { kind, status: None, message: message.into(), retry_after: None }
+    ModelError { kind, status: None, message: message.into(), retry_after: None, fault: None }
 }
 
 /// How long the headers ask to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.

@@ -4,6 +4,8 @@
 
 mod anthropic;
 mod calls;
+#[cfg(test)]
+mod conformance;
 pub mod demo;
 mod error;
 mod openai;
@@ -13,13 +15,18 @@ mod responses;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod thinking;
 mod transport;
+mod trouble;
+mod vendor;
 
+use crate::net::Fault;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
+pub use trouble::Trouble;
 
 /// The first line of a request for a summary of the conversation: the demo, which understands no language, knows the
 /// request by it.
@@ -208,6 +215,8 @@ pub struct ModelError {
     pub message: String,
     /// How long the provider asks to wait.
     pub retry_after: Option<Duration>,
+    /// Where the connection failed, if it did.
+    pub fault: Option<Fault>,
 }
 
 /// A model that can be called. Dropping the stream cancels the call.

@@ -10,11 +10,21 @@ use std::path::{Path, PathBuf};
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The providers inside the binary, in the order in which they are looked at for a default.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: &[(&str, &str)] = &[
     ("anthropic", include_str!("../../assets/models/anthropic.yaml")),
     ("openai", include_str!("../../assets/models/openai.yaml")),
     ("openrouter", include_str!("../../assets/models/openrouter.yaml")),
+    ("deepseek", include_str!("../../assets/models/deepseek.yaml")),
+    ("doubao", include_str!("../../assets/models/doubao.yaml")),
+    ("hunyuan", include_str!("../../assets/models/hunyuan.yaml")),
+    ("kimi", include_str!("../../assets/models/kimi.yaml")),
+    ("mimo-token-plan-china", include_str!("../../assets/models/mimo-token-plan-china.yaml")),
+    ("minimax", include_str!("../../assets/models/minimax.yaml")),
+    ("qwen", include_str!("../../assets/models/qwen.yaml")),
+    ("zhipu", include_str!("../../assets/models/zhipu.yaml")),
+    ("litellm", include_str!("../../assets/models/litellm.yaml")),
     ("ollama", include_str!("../../assets/models/ollama.yaml")),
+    ("vllm", include_str!("../../assets/models/vllm.yaml")),
     ("demo", include_str!("../../assets/models/demo.yaml")),
 ];
 
@@ -25,9 +35,6 @@ const FOR_PEOPLE: &[&str] = &[
     "description_zh",
     "endpointPresets",
     "default",
-    "ttlPresets",
-    "effortPresets",
-    "defaultEnabled",
     "video",
     "audio",
     "presets",
@@ -93,6 +100,8 @@ pub struct Provider {
     /// What the settings may hold for it.
     #[serde(default)]
     pub secrets: Vec<SecretField>,
+    /// How the key goes out, where not as the protocol has it.
+    pub auth: Option<Auth>,
     /// Models about which something is known; others are allowed.
     pub models: Vec<ModelEntry>,
 }
@@ -105,6 +114,19 @@ pub struct SecretField {
     /// Whether it is the secret itself, or something beside it, such as a region.
     #[serde(default)]
     pub secret: bool,
+    /// Whether the provider may be called without it, as servers on one's own machine may.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// `auth:`, the header of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Auth {
+    /// `authorization: Bearer <key>`.
+    Bearer,
+    /// `x-api-key: <key>`.
+    XApiKey,
 }
 
 /// One entry of `models:`.
@@ -150,7 +172,7 @@ pub struct Verbosity {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PromptCaching {
-    /// `5m` or `1h`.
+    /// `5m`, `1h`, or `off`.
     pub default: Option<String>,
     /// What a page offers; the first stands in for a missing default.
     pub ttl_presets: Vec<Preset>,
@@ -172,8 +194,33 @@ pub struct Preset {
 pub struct ThinkingSupport {
     /// Whether the model itself decides how long it thinks, or is given a number of tokens.
     pub mode: ThinkingMode,
+    /// Whether it thinks when nobody chose.
+    pub default_enabled: bool,
+    /// The effort label when nobody chose.
+    pub default: Option<String>,
     /// Tokens for a manual model when nobody chose.
     pub default_budget_tokens: Option<u64>,
+    /// What a page offers; the first stands in for a missing default.
+    pub effort_presets: Vec<Preset>,
+}
+
+impl ThinkingSupport {
+    /// The effort label when nobody chose: the default, else the first that a page offers.
+    pub(super) fn default_effort(&self) -> Option<&str> {
+        first_choice(self.default.as_deref(), &self.effort_presets)
+    }
+}
+
+impl PromptCaching {
+    /// The lifetime when nobody chose: the default, else the first that a page offers.
+    pub(super) fn default_ttl(&self) -> Option<&str> {
+        first_choice(self.default.as_deref(), &self.ttl_presets)
+    }
+}
+
+fn first_choice<'a>(default: Option<&'a str>, presets: &'a [Preset]) -> Option<&'a str> {
+    let first = || presets.first().map(|preset| preset.value.as_str());
+    default.or_else(first).map(str::trim).filter(|text| !text.is_empty())
 }
 
 /// `capabilities.thinking.mode`.

@@ -2,16 +2,19 @@
 //! the registry, so an edit counts from the next run. Keys come through a function that is handed in; the
 //! registry keeps none.
 
+mod connect;
+
 use super::Model;
-use super::anthropic::{self, AnthropicMessages};
+use super::anthropic::AnthropicMessages;
 use super::demo::Demo;
-use super::openai::{self, Dialect, OpenAiChat};
-use super::provider::{self, Loaded, ModelEntry, Provider, ProviderError, Runtime, ThinkingMode};
-use super::responses::{self, OpenAiResponses, Reasoning};
-use super::transport::Endpoint;
+use super::openai::{Dialect, OpenAiChat};
+use super::provider::{self, Loaded, ModelEntry, PromptCaching, Provider, ProviderError, Runtime};
+use super::responses::{self, OpenAiResponses};
+pub use super::thinking::Thinking;
+use super::thinking::{self, Wish};
+use super::vendor::{self, CacheMarks};
 use crate::clock::{Clock, SystemClock};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-use reqwest::Url;
+use connect::{connect, endpoint, key, key_field};
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -20,9 +23,6 @@ use std::time::Duration;
 
 /// The output limit for a model that must be given one, where nothing says how large.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
-
-/// Tokens of thinking for a manual model, where nothing says how many.
-const DEFAULT_BUDGET: u64 = 8192;
 
 /// How many different unknown keys are warned of.
 const MAX_WARNINGS: usize = 1000;
@@ -39,15 +39,15 @@ pub enum CacheTtl {
     OneHour,
 }
 
-/// What a profile says about thinking.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thinking {
-    /// Whether the model thinks at all.
-    pub enabled: bool,
-    /// A label such as `high`.
-    pub effort: Option<String>,
-    /// Tokens, for models that take a number.
-    pub budget_tokens: Option<u64>,
+/// What a profile says about prompt caching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// None.
+    Off,
+    /// With the lifetime that the provider file offers first, else five minutes.
+    On,
+    /// With this lifetime.
+    For(CacheTtl),
 }
 
 /// A model, as a profile chooses it.
@@ -61,9 +61,9 @@ pub struct ModelChoice {
     pub endpoint: Option<String>,
     /// The most tokens of one answer, else the provider file's.
     pub max_tokens: Option<u64>,
-    /// `None`: off.
-    pub prompt_caching: Option<CacheTtl>,
-    /// `None`: off.
+    /// `None`: as the provider file offers it.
+    pub prompt_caching: Option<Caching>,
+    /// `None`: as the provider file has it, else as the model is used to.
     pub thinking: Option<Thinking>,
     /// How much it says: `low`, `medium` or `high`, else what the provider file says.
     pub verbosity: Option<String>,
@@ -87,16 +87,24 @@ impl Default for CallSettings {
 }
 
 /// One provider for lists.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProviderInfo {
     /// The id.
     pub id: String,
     /// The name for people.
     pub display_name: String,
+    /// What its file gives as `runtime:`.
+    pub runtime: String,
+    /// The base address when a profile gives none; empty where there is none.
+    pub endpoint: String,
+    /// The model when nobody chose one.
+    pub default_model: Option<String>,
     /// The models of its file.
     pub models: Vec<String>,
     /// The name under `<id>.secrets` that holds the key; `None`: needs no key.
     pub secret: Option<String>,
+    /// Whether it may be called without its key.
+    pub secret_is_optional: bool,
     /// Every name that the settings may hold under `<id>.secrets`, the key's among them.
     pub secrets: Vec<String>,
     /// The file; `None` for one inside the binary.
@@ -169,21 +177,23 @@ impl Registry {
         let infos = provider::ids(&self.models_dir).into_iter().map(|id| match self.load(&id) {
             Ok(Loaded { provider, file, .. }) => ProviderInfo {
                 display_name: provider.display_name.clone().unwrap_or_else(|| id.clone()),
+                default_model: default_model(&provider),
+                endpoint: provider.default_endpoint.clone().unwrap_or_default(),
                 models: provider.models.iter().map(|model| model.id.clone()).collect(),
-                secret: secret_key(&provider).map(str::to_owned),
+                secret: key_field(&provider).map(|field| field.key.clone()),
+                secret_is_optional: key_field(&provider).is_some_and(|field| field.optional),
                 secrets: provider.secrets.iter().map(|field| field.key.clone()).collect(),
+                runtime: provider.runtime,
                 file,
                 error: None,
                 id,
             },
             Err(why) => ProviderInfo {
                 display_name: id.clone(),
-                models: Vec::new(),
-                secret: None,
-                secrets: Vec::new(),
                 file: Some(self.models_dir.join(format!("{id}.yaml"))),
                 error: Some(why),
                 id,
+                ..ProviderInfo::default()
             },
         });
         infos.collect()
@@ -203,83 +213,82 @@ impl Registry {
             .or_else(|| default_model(&provider))
             .ok_or_else(|| BuildError::NoModel(provider.id.clone()))?;
         let takes_images = takes_images(&provider, choice);
-        let thinking = choice.thinking.clone().filter(|thinking| thinking.enabled);
+        let max_tokens = choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens));
+        let quirks = vendor::quirks(&provider.runtime, &id);
+        // A model that the file does not list is taken to think as the default model does, if it is asked to.
+        let known = entry.or_else(|| default_entry(&provider).filter(|_| choice.thinking.is_some()));
+        let support = known.and_then(|entry| entry.capabilities.thinking.as_ref());
+        let wish = Wish::of(choice.thinking.as_ref(), support, quirks);
+        if runtime == Runtime::Demo {
+            return Ok(Arc::new(Demo::new(id)));
+        }
+        let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
+        let openai_itself = url.host_str() == Some("api.openai.com");
+        let endpoint = connect(&provider, url, key, runtime, settings)?;
         Ok(match runtime {
             Runtime::Demo => Arc::new(Demo::new(id)),
             Runtime::OpenAiChat => {
-                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
-                let openai_itself = url.host_str() == Some("api.openai.com");
-                let vendor = provider.runtime.as_str();
-                let (switch, effort) = openai::vendor_thinking(vendor, &id, choice.thinking.as_ref());
+                let (switch, effort) = thinking::chat(&wish, quirks);
                 Arc::new(OpenAiChat {
                     dialect: Dialect {
                         max_completion_tokens: openai_itself,
-                        replay_reasoning: matches!(vendor, "deepseek" | "kimi" | "zhipu"),
+                        replay_reasoning: quirks.replays_reasoning,
                         thinking: switch,
                     },
-                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                    endpoint,
                     id,
-                    max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
+                    max_tokens,
+                    label: effort.clone().or_else(|| wish.label()),
                     effort,
                     takes_images,
                 })
             }
             Runtime::OpenAiResponses => {
-                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
                 let verbosity = entry.and_then(|entry| entry.capabilities.verbosity.as_ref());
+                let verbosity = choice.verbosity.clone().or_else(|| verbosity?.default.clone());
+                let support = entry.and_then(|entry| entry.capabilities.thinking.as_ref());
                 Arc::new(OpenAiResponses {
-                    // Bedrock has no summaries to give.
-                    dialect: responses::Dialect { summaries: provider.runtime != "bedrock-mantle" },
-                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                    dialect: responses::Dialect { summaries: quirks.summaries },
+                    endpoint,
                     id,
-                    max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
-                    reasoning: reasoning(thinking, entry),
-                    verbosity: choice.verbosity.clone().or_else(|| verbosity?.default.clone()),
+                    max_tokens,
+                    reasoning: thinking::responses(&wish, support, quirks),
+                    label: wish.label(),
+                    verbosity,
                     takes_images,
                 })
             }
             Runtime::AnthropicMessages => {
-                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
-                let max = choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens));
-                let qwen = provider.runtime == "qwen";
-                let known = entry.or_else(|| default_entry(&provider));
+                let offered = entry.and_then(|entry| entry.capabilities.prompt_caching.as_ref());
                 Arc::new(AnthropicMessages {
-                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                    endpoint,
                     id,
-                    max_tokens: max.unwrap_or(DEFAULT_MAX_TOKENS),
-                    effort: thinking.as_ref().and_then(|thinking| thinking.effort.clone()),
-                    thinking: anthropic_thinking(choice.thinking.as_ref(), known, qwen),
-                    // Qwen knows one lifetime, which has no name.
-                    caching: choice.prompt_caching.map(|ttl| if qwen { CacheTtl::FiveMinutes } else { ttl }),
+                    max_tokens: max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+                    effort: wish.label(),
+                    thinking: thinking::messages(&wish, support, quirks),
+                    strict_turns: quirks.strict_turns,
+                    own_seals: quirks.own_seals,
+                    caching: caching(choice.prompt_caching, offered, quirks.cache),
                     takes_images,
                 })
             }
         })
     }
 
-    /// The default model of a provider, with prompt caching where the provider offers it.
+    /// The default model of a provider, as its file has it.
     pub fn default_choice(&self, provider: &str) -> Result<ModelChoice, BuildError> {
         let Loaded { provider, .. } = self.load(provider)?;
         let id = default_model(&provider).ok_or_else(|| BuildError::NoModel(provider.id.clone()))?;
-        let caching = entry(&provider, &id).and_then(|entry| entry.capabilities.prompt_caching.as_ref());
-        let ttl = caching.and_then(|caching| {
-            let first = caching.ttl_presets.first().map(|preset| preset.value.as_str());
-            match caching.default.as_deref().or(first) {
-                Some("1h") => Some(CacheTtl::OneHour),
-                Some("5m" | "true") => Some(CacheTtl::FiveMinutes),
-                _ => None,
-            }
-        });
-        Ok(ModelChoice { provider: provider.id, id, prompt_caching: ttl, ..ModelChoice::default() })
+        Ok(ModelChoice { provider: provider.id, id, ..ModelChoice::default() })
     }
 
-    /// The first usable provider whose key is set, with its default model. Providers without a key (the demo, a
-    /// local server) never count: that they need none does not tell that they are there.
+    /// The first usable provider whose key is set, with its default model. Providers that may do without a
+    /// key (the demo, a local server) never count: that they need none does not tell that they are there.
     pub fn first_configured(&self, secret: SecretLookup<'_>) -> Option<ModelChoice> {
         provider::ids(&self.models_dir).iter().find_map(|id| {
             let Loaded { provider, .. } = self.load(id).ok()?;
-            let key = secret_key(&provider)?;
-            let value = secret(id, key)?;
+            let field = key_field(&provider).filter(|field| !field.optional)?;
+            let value = secret(id, &field.key)?;
             (!value.expose_secret().trim().is_empty()).then(|| self.default_choice(id).ok()).flatten()
         })
     }
@@ -317,6 +326,26 @@ impl Registry {
     }
 }
 
+/// The lifetime of cached prompts, as far as the vendor knows one; `None`: nothing is marked.
+fn caching(given: Option<Caching>, offered: Option<&PromptCaching>, marks: CacheMarks) -> Option<CacheTtl> {
+    let usual = || match offered?.default_ttl()? {
+        "1h" => Some(CacheTtl::OneHour),
+        "5m" | "true" => Some(CacheTtl::FiveMinutes),
+        _ => None,
+    };
+    let ttl = match given {
+        None => usual(),
+        Some(Caching::Off) => None,
+        Some(Caching::On) => Some(usual().unwrap_or(CacheTtl::FiveMinutes)),
+        Some(Caching::For(ttl)) => Some(ttl),
+    }?;
+    match marks {
+        CacheMarks::Lifetimes => Some(ttl),
+        CacheMarks::OneLifetime => Some(CacheTtl::FiveMinutes),
+        CacheMarks::Never => None,
+    }
+}
+
 fn entry<'a>(provider: &'a Provider, id: &str) -> Option<&'a ModelEntry> {
     provider.models.iter().find(|model| model.id == id)
 }
@@ -333,121 +362,6 @@ fn default_model(provider: &Provider) -> Option<String> {
 fn takes_images(provider: &Provider, choice: &ModelChoice) -> bool {
     let listed = entry(provider, &choice.id).or_else(|| default_entry(provider));
     choice.image.or_else(|| listed?.capabilities.image).unwrap_or(false)
-}
-
-fn secret_key(provider: &Provider) -> Option<&str> {
-    provider.secrets.iter().find(|field| field.secret).map(|field| field.key.as_str())
-}
-
-fn key(provider: &Provider, lookup: SecretLookup<'_>) -> Result<Option<SecretString>, BuildError> {
-    let Some(name) = secret_key(provider) else { return Ok(None) };
-    let key = lookup(&provider.id, name).map(|key| SecretString::from(key.expose_secret().trim()));
-    match key {
-        Some(key) if !key.expose_secret().is_empty() => Ok(Some(key)),
-        _ => Err(BuildError::MissingSecret { provider: provider.id.clone(), key: name.to_owned() }),
-    }
-}
-
-/// The full address of a call: the base, joined with the protocol's path unless it is there already.
-fn endpoint(provider: &Provider, choice: &ModelChoice, runtime: Runtime) -> Result<Url, BuildError> {
-    let given = [choice.endpoint.as_deref(), provider.default_endpoint.as_deref()];
-    let base = given.into_iter().flatten().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default();
-    let parsed =
-        Url::parse(base).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let Some(mut url) = parsed else {
-        let endpoint = base.rsplit('@').next().unwrap_or_default().to_owned();
-        return Err(BuildError::BadEndpoint { provider: provider.id.clone(), endpoint });
-    };
-    let path = url.path().trim_end_matches('/').to_owned();
-    let ends = |tail: &str| path.ends_with(tail);
-    let tail = match runtime {
-        Runtime::AnthropicMessages if ends("/v1/messages") => "",
-        Runtime::AnthropicMessages if ends("/v1") => "/messages",
-        Runtime::AnthropicMessages => "/v1/messages",
-        Runtime::OpenAiResponses if ends("/responses") => "",
-        Runtime::OpenAiResponses => "/responses",
-        _ if ends("/chat/completions") => "",
-        _ => "/chat/completions",
-    };
-    url.set_path(&format!("{path}{tail}"));
-    Ok(url)
-}
-
-fn connect(
-    provider: &Provider,
-    url: Url,
-    key: Option<SecretString>,
-    runtime: Runtime,
-    settings: &CallSettings,
-) -> Result<Endpoint, BuildError> {
-    let mut headers = HeaderMap::new();
-    let anthropic = runtime == Runtime::AnthropicMessages;
-    if anthropic {
-        let version = HeaderName::from_static("anthropic-version");
-        headers.insert(version, HeaderValue::from_static(anthropic::VERSION));
-    }
-    if let Some(key) = key.as_ref().map(ExposeSecret::expose_secret) {
-        let (name, text) = if anthropic {
-            (HeaderName::from_static("x-api-key"), key.to_owned())
-        } else {
-            (header::AUTHORIZATION, format!("Bearer {key}"))
-        };
-        let mut value = HeaderValue::from_str(&text).map_err(|_| BuildError::BadSecret {
-            provider: provider.id.clone(),
-            key: secret_key(provider).unwrap_or_default().to_owned(),
-        })?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(Endpoint {
-        provider: provider.id.as_str().into(),
-        url,
-        headers,
-        key,
-        idle_timeout: settings.idle_timeout,
-        clock: Arc::clone(&settings.clock),
-    })
-}
-
-/// A number of tokens makes thinking manual, and so does a model that takes nothing else; for such a model an
-/// effort label is turned into a number. Qwen takes nothing else either, and thinks unless it is told not to.
-fn anthropic_thinking(
-    given: Option<&Thinking>,
-    entry: Option<&ModelEntry>,
-    qwen: bool,
-) -> anthropic::Thinking {
-    let Some(thinking) = given.filter(|thinking| thinking.enabled) else {
-        return if qwen && given.is_some() { anthropic::Thinking::Refused } else { anthropic::Thinking::Off };
-    };
-    let support = entry.and_then(|entry| entry.capabilities.thinking.as_ref());
-    let manual = qwen || support.is_some_and(|support| support.mode == ThinkingMode::Manual);
-    let label = match thinking.effort.as_deref() {
-        Some("low") => Some(4096),
-        Some("medium") => Some(8192),
-        Some("high") => Some(16_384),
-        Some("xhigh") => Some(32_768),
-        Some("max") => Some(65_536),
-        _ => None,
-    };
-    let fallback = support.and_then(|support| support.default_budget_tokens).unwrap_or(DEFAULT_BUDGET);
-    match thinking.budget_tokens {
-        Some(tokens) if manual || thinking.effort.is_none() => anthropic::Thinking::Budget(tokens),
-        _ if manual => anthropic::Thinking::Budget(label.unwrap_or(fallback)),
-        _ => anthropic::Thinking::Adaptive(thinking.effort.clone()),
-    }
-}
-
-/// The Responses API takes a label only: a number of tokens becomes the label that other models get it for.
-fn reasoning(thinking: Option<Thinking>, entry: Option<&ModelEntry>) -> Reasoning {
-    let can_think = entry.is_some_and(|entry| entry.capabilities.thinking.is_some());
-    let Some(thinking) = thinking else { return Reasoning { replay: can_think, ..Reasoning::default() } };
-    let label = |tokens| match tokens {
-        0..=4096 => "low",
-        4097..=8192 => "medium",
-        _ => "high",
-    };
-    let effort = thinking.effort.or_else(|| thinking.budget_tokens.map(|tokens| label(tokens).to_owned()));
-    Reasoning { asked: true, effort, replay: true }
 }
 
 #[cfg(test)]

@@ -68,12 +68,12 @@ fn fold(kind: Kind, chunks: &[&[u8]]) -> Outcome {
 fn read<F: super::transport::Fold>(mut reader: Reader<F>, chunks: &[&[u8]]) -> Outcome {
     let mut events = Vec::new();
     for chunk in chunks {
-        events.extend(reader.push(Bytes::copy_from_slice(chunk))?);
+        reader.push(Bytes::copy_from_slice(chunk), &mut events)?;
         if reader.closed() {
             break;
         }
     }
-    events.extend(reader.end()?);
+    reader.end(&mut events)?;
     let Some(Event::Done(completion)) = events.pop() else { panic!("no end: {events:?}") };
     let seen = events.iter().map(|event| match event {
         Event::Text(text) | Event::Thinking(text) => text.as_str(),

@@ -7,7 +7,7 @@ use super::error::{self, plain};
 use super::sse::{Decoder, MAX_EVENT_BYTES, SseEvent, TooLarge};
 use super::{Completion, ErrorKind, Event, ModelError};
 use crate::clock::Clock;
-use crate::net::{self, causes, innermost};
+use crate::net::{self, Fault, causes, innermost};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -68,8 +68,9 @@ impl Endpoint {
             let mut reader = Reader::new(fold);
             loop {
                 let patience = if reader.settled() { SETTLE.min(self.idle_timeout) } else { self.idle_timeout };
-                let events = match tokio::time::timeout(patience, response.chunk()).await {
-                    Ok(Ok(Some(chunk))) => reader.push(chunk).map_err(|error| self.named(error))?,
+                let mut events = Vec::new();
+                let read = match tokio::time::timeout(patience, response.chunk()).await {
+                    Ok(Ok(Some(chunk))) => reader.push(chunk, &mut events),
                     Ok(Ok(None)) => break,
                     _ if reader.settled() => break,
                     Ok(Err(why)) => Err(self.cut(&why))?,
@@ -81,21 +82,27 @@ impl Endpoint {
                 for event in events {
                     yield event;
                 }
+                read.map_err(|error| self.named(error))?;
                 if reader.closed() {
                     // Read to the end, so that the next call finds this connection ready.
                     tokio::spawn(tokio::time::timeout(SETTLE, drain(response)));
                     break;
                 }
             }
-            for event in reader.end().map_err(|error| self.named(error))? {
+            let mut events = Vec::new();
+            let end = reader.end(&mut events);
+            for event in events {
                 yield event;
             }
+            end.map_err(|error| self.named(error))?;
         })
         .boxed()
     }
 
     async fn open(&self, body: Vec<u8>) -> Result<Response, ModelError> {
-        let failed = |message: String| self.named(plain(ErrorKind::Network, message));
+        let failed = |fault, message: String| {
+            self.named(ModelError { fault: Some(fault), ..plain(ErrorKind::Network, message) })
+        };
         let client = net::model_client(&self.url).map_err(|why| {
             self.named(plain(ErrorKind::Fatal, format!("no HTTP client: {}", causes(&why))))
         })?;
@@ -110,12 +117,16 @@ impl Endpoint {
             Ok(Ok(response)) => response,
             Ok(Err(why)) => {
                 let host = self.url.host_str().unwrap_or("?");
-                return Err(failed(match self.url.port_or_known_default() {
-                    Some(port) if why.is_connect() => {
-                        format!("cannot connect to {host}:{port}: {}", innermost(&why))
-                    }
-                    _ => format!("the request failed at {host}: {}", causes(&why.without_url())),
-                }));
+                let fault = Fault::of(&why);
+                return Err(failed(
+                    fault,
+                    match self.url.port_or_known_default() {
+                        Some(port) if why.is_connect() => {
+                            format!("cannot connect to {host}:{port}: {}", innermost(&why))
+                        }
+                        _ => format!("the request failed at {host}: {}", causes(&why.without_url())),
+                    },
+                ));
             }
             Err(_) => return Err(self.silent()),
         };
@@ -137,11 +148,13 @@ impl Endpoint {
 
     fn silent(&self) -> ModelError {
         let seconds = self.idle_timeout.as_secs_f32();
-        self.named(plain(ErrorKind::Network, format!("the model was silent for {seconds} s")))
+        let silent = plain(ErrorKind::Network, format!("the model was silent for {seconds} s"));
+        self.named(ModelError { fault: Some(Fault::Silent), ..silent })
     }
 
     fn cut(&self, why: &reqwest::Error) -> ModelError {
-        self.named(plain(ErrorKind::Network, format!("the connection was cut: {}", causes(why))))
+        let cut = plain(ErrorKind::Network, format!("the connection was cut: {}", causes(why)));
+        self.named(ModelError { fault: Some(Fault::Cut), ..cut })
     }
 
     fn named(&self, mut error: ModelError) -> ModelError {
@@ -213,10 +226,11 @@ impl<F: Fold> Reader<F> {
         self.fold.closed()
     }
 
-    pub(super) fn push(&mut self, chunk: Bytes) -> Result<Vec<Event>, ModelError> {
+    /// Adds what came of the bytes, also what came before an error in them.
+    pub(super) fn push(&mut self, chunk: Bytes, out: &mut Vec<Event>) -> Result<(), ModelError> {
         if matches!(self.shape, Shape::Unknown) {
             self.shape = match chunk.iter().find(|byte| !byte.is_ascii_whitespace()) {
-                None => return Ok(Vec::new()),
+                None => return Ok(()),
                 Some(b'{') => Shape::Json(Vec::new()),
                 Some(b'<') => {
                     let message = "the answer is a web page, not a stream of events; check the endpoint";
@@ -229,21 +243,21 @@ impl<F: Fold> Reader<F> {
         match &mut self.shape {
             Shape::Events(decoder) => {
                 let events = decoder.push(chunk).map_err(too_large)?;
-                self.feed(events)
+                self.feed(events, out)
             }
             Shape::Json(body) if body.len() + chunk.len() > MAX_EVENT_BYTES => {
                 Err(too_large(TooLarge(MAX_EVENT_BYTES)))
             }
             Shape::Json(body) => {
                 body.extend_from_slice(&chunk);
-                Ok(Vec::new())
+                Ok(())
             }
-            Shape::Unknown => Ok(Vec::new()),
+            Shape::Unknown => Ok(()),
         }
     }
 
     /// The end of the body: what was still to come, then [`Event::Done`].
-    pub(super) fn end(mut self) -> Result<Vec<Event>, ModelError> {
+    pub(super) fn end(mut self, out: &mut Vec<Event>) -> Result<(), ModelError> {
         let last = match &mut self.shape {
             Shape::Unknown => Vec::new(),
             Shape::Events(decoder) => decoder.finish(),
@@ -251,20 +265,19 @@ impl<F: Fold> Reader<F> {
                 vec![SseEvent { name: String::new(), data: String::from_utf8_lossy(body).into_owned() }]
             }
         };
-        let mut events = if self.fold.closed() { Vec::new() } else { self.feed(last)? };
-        events.push(Event::Done(self.fold.finish()?));
-        Ok(events)
+        self.feed(last, out)?;
+        out.push(Event::Done(self.fold.finish()?));
+        Ok(())
     }
 
-    fn feed(&mut self, events: Vec<SseEvent>) -> Result<Vec<Event>, ModelError> {
-        let mut out = Vec::new();
+    fn feed(&mut self, events: Vec<SseEvent>, out: &mut Vec<Event>) -> Result<(), ModelError> {
         for event in events {
             if self.fold.closed() {
                 break;
             }
-            self.fold.event(event, &mut out)?;
+            self.fold.event(event, out)?;
         }
-        Ok(out)
+        Ok(())
     }
 }
 
@@ -301,7 +314,7 @@ mod tests {
             clock: Arc::new(SystemClock),
         };
         let error = endpoint.open(Vec::new()).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Network);
+        assert_eq!((error.kind, error.fault), (ErrorKind::Network, Some(Fault::Refused)));
         assert_eq!(error.message, format!("stub: cannot connect to {place}: connection refused"));
     }
 }

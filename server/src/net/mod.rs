@@ -1,10 +1,12 @@
 //! HTTP clients. The only floor that builds them, so that redirects, proxies and time limits are decided in
 //! one place. What is sent, and what an answer means, is the callers'.
 
+mod fault;
 pub mod guard;
 pub mod policy;
 
 use crate::config::problem::os_reason;
+pub use fault::Fault;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use std::sync::OnceLock;

@@ -270,6 +270,7 @@ async fn a_compaction_that_cannot_be_stored_loses_no_text_and_leaves_no_outcome_
         status: Some(400),
         message: "prompt is too long".into(),
         retry_after: None,
+        fault: None,
     };
     let mut answers = vec![vec![text("ok")]; 4];
     answers.push(vec![text("first I look"), Say::Call("probe", json!({}))]);

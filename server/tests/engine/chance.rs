@@ -176,6 +176,7 @@ async fn compactions_amid_messages_stops_and_interrupts_keep_the_history_accepta
                     status: Some(400),
                     message: "prompt is too long".into(),
                     retry_after: None,
+                    fault: None,
                 })],
                 _ => vec![text(&"word ".repeat(200))],
             });

@@ -15,7 +15,7 @@ const START: &str = "Compacting context…";
 const FAILED: &str = "Compaction failed — context unchanged";
 
 fn fail(kind: ErrorKind, message: &str) -> Say {
-    Say::Fail(ModelError { kind, status: Some(400), message: message.into(), retry_after: None })
+    Say::Fail(ModelError { kind, status: Some(400), message: message.into(), retry_after: None, fault: None })
 }
 
 /// A session of this many short turns, and what follows in the script.

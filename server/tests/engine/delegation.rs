@@ -143,6 +143,7 @@ async fn a_failed_sub_agent_says_so_first() {
         status: Some(402),
         message: "API error 402: no balance".into(),
         retry_after: None,
+        fault: None,
     };
     world.script.when("go", vec![start("costly work")]);
     world.script.when("costly work", vec![Say::Fail(denied)]);

@@ -229,6 +229,7 @@ async fn a_failed_call_is_tried_again_and_what_was_shown_is_not_repeated() {
         status: None,
         message: "cut".into(),
         retry_after: Some(Duration::ZERO),
+        fault: None,
     };
     let world =
         World::new(vec![vec![text("Hello wo"), Say::Fail(error)], vec![text("Hello "), text("world")]]).await;
@@ -246,6 +247,7 @@ async fn an_account_error_ends_the_run_at_once_with_what_the_provider_said() {
         status: Some(401),
         message: "bad key".into(),
         retry_after: None,
+        fault: None,
     };
     let world = World::new(vec![vec![Say::Fail(error)]]).await;
     let all = frames(world.start(&id("s"), "go").await).await;
@@ -457,6 +459,7 @@ async fn a_message_or_a_notice_stands_between_what_was_written_before_and_after_
         status: Some(429),
         message: "slow down".into(),
         retry_after: Some(Duration::ZERO),
+        fault: None,
     };
     let world = World::new(vec![
         vec![text("one "), Say::Gate, text("two "), Say::Fail(limited)],

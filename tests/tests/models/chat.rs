@@ -341,7 +341,10 @@ async fn the_history_goes_out_in_the_form_of_the_protocol() {
             role: Role::Assistant,
             content: vec![thinking, text_block("I look."), tool_use("a", "file_read", json!({"path": "x"}))],
         },
-        Message { role: Role::User, content: vec![text_block("and this"), result_block("a", "text"), image] },
+        Message {
+            role: Role::User,
+            content: vec![result_block("a", "text"), image.clone(), text_block("and this"), image],
+        },
     ];
     run(model.as_ref(), request(history)).await.1.unwrap();
     let sent = server.last_request().unwrap();
@@ -362,6 +365,8 @@ async fn the_history_goes_out_in_the_form_of_the_protocol() {
                     "function": {"name": "file_read", "arguments": "{\"path\":\"x\"}"}}]},
                 {"role": "tool", "tool_call_id": "a", "content": "text"},
                 {"role": "user", "content": [
+                    {"type": "text", "text": "[Shown by the tool results above:]"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
                     {"type": "text", "text": "and this"},
                     {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}]},
             ],
@@ -420,8 +425,9 @@ async fn reasoning_goes_back_with_its_tool_calls_only_where_the_vendor_wants_it(
 #[case::zhipu("zhipu", "glm-5.2", [json!({}), json!({"thinking": {"type": "disabled"}}),
     json!({"thinking": {"type": "enabled", "clear_thinking": false}, "reasoning_effort": "high"})])]
 #[case::zhipu_that_always_thinks("zhipu", "glm-5.3", [json!({"thinking": {"type": "enabled", "clear_thinking": false}}),
-    json!({"thinking": {"type": "enabled", "clear_thinking": false}}),
+    json!({"thinking": {"type": "enabled", "clear_thinking": false}, "reasoning_effort": "low"}),
     json!({"thinking": {"type": "enabled", "clear_thinking": false}, "reasoning_effort": "high"})])]
+#[case::hunyuan("hunyuan", "hy3-preview", [json!({}), json!({}), json!({"reasoning_effort": "high"})])]
 #[tokio::test]
 async fn each_vendor_is_told_of_thinking_in_its_own_way(
     #[case] runtime: &str,

@@ -1,7 +1,7 @@
 //! Messages: every oddity of its streams, and what we send.
 
 use super::{KEY, build, model, request, result_block, run, text_block, texts, tool_calls, tool_use, user};
-use halo_server::model::registry::{CacheTtl, ModelChoice, Thinking};
+use halo_server::model::registry::{CacheTtl, Caching, CallSettings, ModelChoice, Registry, Thinking};
 use halo_server::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Role, StopReason, Usage};
 use halo_tests::model_server::reply::Reply;
 use halo_tests::model_server::script::Script;
@@ -221,12 +221,13 @@ async fn an_answer_as_one_object_is_taken_as_well() {
 }
 
 #[rstest]
-#[case::off(None, Value::Null)]
-#[case::five_minutes(Some(CacheTtl::FiveMinutes), json!({"type": "ephemeral"}))]
-#[case::an_hour(Some(CacheTtl::OneHour), json!({"type": "ephemeral", "ttl": "1h"}))]
+#[case::off(Some(Caching::Off), Value::Null)]
+#[case::as_the_file_offers(None, json!({"type": "ephemeral"}))]
+#[case::five_minutes(Some(Caching::For(CacheTtl::FiveMinutes)), json!({"type": "ephemeral"}))]
+#[case::an_hour(Some(Caching::For(CacheTtl::OneHour)), json!({"type": "ephemeral", "ttl": "1h"}))]
 #[tokio::test]
 async fn the_request_has_its_limits_its_thinking_and_its_cache_marks(
-    #[case] prompt_caching: Option<CacheTtl>,
+    #[case] prompt_caching: Option<Caching>,
     #[case] mark: Value,
 ) {
     let server = ModelServer::start().await.unwrap();
@@ -292,6 +293,98 @@ async fn a_budget_of_thinking_stays_below_the_limit_of_the_answer(
     let model = build(&server, Protocol::Anthropic, choice, Duration::from_secs(60));
     super::ask(model.as_ref(), "x").await.unwrap();
     assert_eq!(server.last_request().unwrap().body["thinking"], expected);
+}
+
+/// By a number of tokens, the API lets a model think within a turn only if that turn began with thinking.
+#[tokio::test]
+async fn a_turn_that_began_without_thinking_goes_on_without() {
+    let server = ModelServer::start().await.unwrap();
+    let thinking = Some(Thinking { enabled: true, effort: None, budget_tokens: Some(2000) });
+    let choice = ModelChoice { id: "claude-haiku-4-5".into(), thinking, ..ModelChoice::default() };
+    let model = build(&server, Protocol::Anthropic, choice, Duration::from_secs(60));
+    let sealed = Block::Thinking { text: "hm".into(), signature: Some("c2ln".into()) };
+    let said = |content: Vec<Block>| Message { role: Role::Assistant, content };
+    let called = |id: &str| tool_use(id, "file_read", json!({}));
+    let answered = |id: &str| Message { role: Role::User, content: vec![result_block(id, "x")] };
+    let thoughtless = vec![user("1"), said(vec![called("a")]), answered("a")];
+    let thoughtful = vec![
+        user("1"),
+        said(vec![sealed, called("a")]),
+        answered("a"),
+        // Within the turn the model need not think again.
+        said(vec![called("b")]),
+        answered("b"),
+    ];
+    let new_turn = [thoughtless.clone(), vec![said(vec![text_block("done")]), user("2")]].concat();
+    for (history, thinks) in [(thoughtless, false), (thoughtful, true), (new_turn, true)] {
+        run(model.as_ref(), request(history)).await.1.unwrap();
+        let sent = server.last_request().unwrap().body;
+        assert_eq!(sent["thinking"].is_object(), thinks, "{sent}");
+    }
+}
+
+/// A vendor's seals mean nothing to others, who refuse a conversation that holds one.
+#[tokio::test]
+async fn the_seals_of_a_vendor_go_back_to_it_and_to_no_other() {
+    let server = ModelServer::start().await.unwrap();
+    let events = with_end(
+        vec![
+            start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+            delta(0, json!({"type": "thinking_delta", "thinking": "hm"})),
+            delta(0, json!({"type": "signature_delta", "signature": "a1b2"})),
+            start(1, json!({"type": "text", "text": "ok"})),
+        ],
+        "end_turn",
+    );
+    server.push(Reply::events(events.iter().map(ToString::to_string)));
+    let at = |provider: &str| {
+        let endpoint = Some(server.anthropic_endpoint());
+        let choice = ModelChoice { provider: provider.into(), endpoint, ..ModelChoice::default() };
+        let registry = Registry::new("/nonexistent".into());
+        registry.build(&choice, &|_, _| Some(KEY.into()), &CallSettings::default()).unwrap()
+    };
+    let (_, end) = run(at("minimax").as_ref(), request(vec![user("x")])).await;
+    let said = Message { role: Role::Assistant, content: end.unwrap().content };
+    let history = vec![user("x"), said, user("y")];
+    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "a1b2"});
+    for (provider, expected) in [("minimax", thinking), ("anthropic", json!({"type": "text", "text": "ok"}))]
+    {
+        run(at(provider).as_ref(), request(history.clone())).await.1.unwrap();
+        let sent = server.last_request().unwrap().body;
+        assert_eq!(sent["messages"][1]["content"][0], expected, "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn an_image_goes_out_within_the_result_that_shows_it() {
+    let server = ModelServer::start().await.unwrap();
+    let image = |data: &str| Block::Image { mime_type: "image/png".into(), data: data.into() };
+    let content = vec![
+        result_block("a", "a.png"),
+        image("QQ=="),
+        result_block("b", ""),
+        image("Qg=="),
+        text_block("and mine"),
+        image("TUlORQ=="),
+    ];
+    let history = vec![
+        user("look"),
+        Message {
+            role: Role::Assistant,
+            content: vec![tool_use("a", "view_image", json!({})), tool_use("b", "view_image", json!({}))],
+        },
+        Message { role: Role::User, content },
+    ];
+    run(model(&server, Protocol::Anthropic).as_ref(), request(history)).await.1.unwrap();
+    let sent = server.last_request().unwrap().body["messages"][2]["content"].clone();
+    let kinds = |content: &Value| {
+        let kinds = content.as_array().unwrap().iter().map(|part| part["type"].as_str().unwrap().to_owned());
+        kinds.collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&sent), ["tool_result", "tool_result", "text", "image"]);
+    assert_eq!(kinds(&sent[0]["content"]), ["text", "image"]);
+    assert_eq!(kinds(&sent[1]["content"]), ["image"]);
+    assert_eq!(sent[1]["content"][0]["source"]["data"], "Qg==");
 }
 
 #[tokio::test]

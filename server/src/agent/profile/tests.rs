@@ -165,8 +165,8 @@ fn the_old_name_of_the_effort_still_works() {
     );
     let model = home.resolve("x").unwrap().model.unwrap();
     let thinking = Thinking { enabled: true, effort: Some("max".into()), budget_tokens: None };
-    assert_eq!((model.endpoint.as_deref(), model.thinking), (Some("e"), thinking));
-    assert_eq!(model.prompt_caching, Caching::Off);
+    assert_eq!((model.endpoint.as_deref(), model.thinking), (Some("e"), Some(thinking)));
+    assert_eq!(model.prompt_caching, None);
 }
 
 #[test]

@@ -5,9 +5,11 @@ mod fold;
 mod request;
 
 use super::transport::Endpoint;
-use super::{Event, Model, ModelError, Request};
+use super::{Block, Event, Model, ModelError, Request, responses};
 pub(super) use fold::MessagesFold;
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use std::sync::Arc;
 
 /// The version of the API that is asked for.
 pub(super) const VERSION: &str = "2023-06-01";
@@ -32,6 +34,10 @@ pub(super) struct AnthropicMessages {
     /// The API wants a limit in every call.
     pub max_tokens: u64,
     pub thinking: Thinking,
+    /// Whether [`Thinking::Budget`] is refused in a turn that did not begin with thinking.
+    pub strict_turns: bool,
+    /// Whether the provider seals thinking in a way that is its own, so that nobody else is sent its seals.
+    pub own_seals: bool,
     /// The effort label, for usage rows.
     pub effort: Option<String>,
     /// `Some` turns prompt caching on.
@@ -39,11 +45,39 @@ pub(super) struct AnthropicMessages {
     pub takes_images: bool,
 }
 
+/// How a stored signature begins whose seal is a vendor's own: the provider's id and a colon follow, then the seal.
+/// No other signature does: those are Base64, or begin with another word.
+const OWN_SEAL: &str = "messages:";
+
+fn mark_seals(event: Event, provider: &str) -> Event {
+    let Event::Done(mut completion) = event else { return event };
+    for block in &mut completion.content {
+        if let Block::Thinking { signature: Some(signature), .. } = block {
+            *signature = format!("{OWN_SEAL}{provider}:{signature}");
+        }
+    }
+    Event::Done(completion)
+}
+
+/// The seal of a stored signature, if the provider takes it. `own`: the provider, where its seals are its own.
+fn seal<'a>(signature: &'a str, own: Option<&str>) -> Option<&'a str> {
+    if let Some(provider) = own {
+        return signature.strip_prefix(OWN_SEAL)?.strip_prefix(provider)?.strip_prefix(':');
+    }
+    let foreign = signature.starts_with(OWN_SEAL) || responses::is_seal(signature);
+    (!foreign).then_some(signature)
+}
+
 impl Model for AnthropicMessages {
     fn call(&self, request: Request) -> BoxStream<'static, Result<Event, ModelError>> {
         let body = serde_json::to_vec(&request::body(self, &request));
         let fold = MessagesFold::new(super::ends_with_results(&request));
-        self.endpoint.clone().stream(body, fold)
+        let stream = self.endpoint.clone().stream(body, fold);
+        if !self.own_seals {
+            return stream;
+        }
+        let provider = Arc::clone(&self.endpoint.provider);
+        stream.map(move |event| event.map(|event| mark_seals(event, &provider))).boxed()
     }
 
     fn id(&self) -> &str {

@@ -1,13 +1,14 @@
 //! A [`Request`] as the body of a Messages call. Borrows the history instead of copying it.
 //!
-//! Results of tools go first within their message, as the API wants them. Thinking without a signature of this
-//! protocol came from another provider and is left out. With caching on, three marks are set: behind the system
+//! Results of tools go first within their message, as the API wants them, each with the images that stand right
+//! behind it. Thinking without a signature that
+//! the provider takes came from another one and is left out. With caching on, three marks are set: behind the system
 //! prompt (the tools stand before it, so they are covered), behind the newest message, and behind the user
 //! message before it, where the last call's mark was.
 
 use super::{AnthropicMessages, Thinking};
 use crate::model::registry::CacheTtl;
-use crate::model::{Block, Message, Request, Role, ToolSpec, responses};
+use crate::model::{Block, Message, Request, Role, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -102,10 +103,19 @@ enum Part<'a> {
     },
     ToolResult {
         tool_use_id: Cow<'a, str>,
-        content: &'a str,
+        content: Answer<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
+}
+
+/// What a tool answered.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answer<'a> {
+    Text(&'a str),
+    /// With the images that it showed.
+    Parts(Vec<Part<'a>>),
 }
 
 #[derive(Serialize)]
@@ -120,13 +130,14 @@ pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Bo
         r#type: "ephemeral",
         ttl: matches!(ttl, CacheTtl::OneHour).then_some("1h"),
     });
+    let own = model.own_seals.then_some(&*model.endpoint.provider);
     let mut system: Vec<_> = Some(request.system.as_ref())
         .filter(|text| !text.trim().is_empty())
         .map(|text| Marked::plain(Part::Text { text }))
         .into_iter()
         .collect();
     let mut tools: Vec<_> = request.tools.iter().map(|spec| Marked::plain(tool(spec))).collect();
-    let mut messages: Vec<_> = request.messages.iter().filter_map(|message| wire(message)).collect();
+    let mut messages: Vec<_> = request.messages.iter().filter_map(|message| wire(message, own)).collect();
     match (system.last_mut(), tools.last_mut()) {
         (Some(last), _) => last.cache_control = mark,
         (None, Some(last)) => last.cache_control = mark,
@@ -139,6 +150,7 @@ pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Bo
     let (thinking, effort) = match &model.thinking {
         Thinking::Off => (None, None),
         Thinking::Refused => (Some(WireThinking::Disabled), None),
+        Thinking::Budget(_) if model.strict_turns && is_within_a_thoughtless_turn(request) => (None, None),
         Thinking::Adaptive(effort) => (Some(WireThinking::Adaptive), effort.as_deref()),
         Thinking::Budget(tokens) => {
             // The budget is a part of the limit, and an answer needs room beside it.
@@ -163,29 +175,67 @@ fn tool(spec: &ToolSpec) -> WireTool<'_> {
 }
 
 /// `None` for a message of which nothing is left; the API refuses empty ones.
-fn wire(message: &Message) -> Option<WireMessage<'_>> {
-    let (results, rest): (Vec<_>, Vec<_>) =
-        message.content.iter().filter_map(part).partition(|part| matches!(part, Part::ToolResult { .. }));
+fn wire<'a>(message: &'a Message, own: Option<&str>) -> Option<WireMessage<'a>> {
+    let mut results = Vec::new();
+    let mut rest = Vec::new();
+    let mut blocks = message.content.iter().peekable();
+    while let Some(block) = blocks.next() {
+        let Block::ToolResult { tool_use_id, content, is_error } = block else {
+            rest.extend(part(block, own));
+            continue;
+        };
+        let mut shown = Vec::new();
+        while let Some(image) = blocks.next_if(|next| matches!(next, Block::Image { .. })) {
+            shown.extend(part(image, own));
+        }
+        let answer = if shown.is_empty() {
+            Answer::Text(content)
+        } else {
+            let text = (!content.trim().is_empty()).then_some(Part::Text { text: content });
+            Answer::Parts(text.into_iter().chain(shown).collect())
+        };
+        let tool_use_id = call_id(tool_use_id);
+        results.push(Part::ToolResult { tool_use_id, content: answer, is_error: *is_error });
+    }
     let content: Vec<_> = results.into_iter().chain(rest).map(Marked::plain).collect();
     (!content.is_empty()).then_some(WireMessage { role: message.role, content })
 }
 
-fn part(block: &Block) -> Option<Part<'_>> {
+/// Whether the model is in the middle of its turn, and that turn did not begin with thinking that can go back.
+fn is_within_a_thoughtless_turn(request: &Request) -> bool {
+    let is_result = |block: &Block| matches!(block, Block::ToolResult { .. } | Block::Image { .. });
+    let mut earlier = request.messages.iter().rev();
+    if !earlier.next().is_some_and(|last| answers(last)) {
+        return false;
+    }
+    // Messages that only bring results belong to the turn; any other message of the user begins one.
+    let turn = earlier.take_while(|message| {
+        message.role == Role::Assistant || (answers(message) && message.content.iter().all(is_result))
+    });
+    let first = turn.filter(|message| message.role == Role::Assistant).last();
+    let begin = first.and_then(|message| message.content.iter().find_map(|block| part(block, None)));
+    !matches!(begin, Some(Part::Thinking { .. } | Part::RedactedThinking { .. }))
+}
+
+fn answers(message: &Message) -> bool {
+    message.content.iter().any(|block| matches!(block, Block::ToolResult { .. }))
+}
+
+fn part<'a>(block: &'a Block, own: Option<&str>) -> Option<Part<'a>> {
     Some(match block {
         // The API refuses text that is only white space.
         Block::Text { text } if text.trim().is_empty() => return None,
         Block::Text { text } => Part::Text { text },
-        Block::Thinking { signature: None, .. } => return None,
-        Block::Thinking { signature: Some(seal), .. } if responses::is_seal(seal) => return None,
-        Block::Thinking { text, signature: Some(signature) } => Part::Thinking { thinking: text, signature },
+        // Results are made with the images that belong to them.
+        Block::Thinking { signature: None, .. } | Block::ToolResult { .. } => return None,
+        Block::Thinking { text, signature: Some(signature) } => {
+            Part::Thinking { thinking: text, signature: super::seal(signature, own)? }
+        }
         Block::RedactedThinking { data } => Part::RedactedThinking { data },
         Block::Image { mime_type, data } => {
             Part::Image { source: Source { r#type: "base64", media_type: mime_type, data } }
         }
         Block::ToolUse { id, name, input } => Part::ToolUse { id: call_id(id), name, input },
-        Block::ToolResult { tool_use_id, content, is_error } => {
-            Part::ToolResult { tool_use_id: call_id(tool_use_id), content, is_error: *is_error }
-        }
     })
 }
 

@@ -4,7 +4,6 @@
 mod fold;
 mod request;
 
-use super::registry::Thinking;
 use super::transport::Endpoint;
 use super::{Event, Model, ModelError, Request};
 pub(super) use fold::ChatFold;
@@ -36,29 +35,6 @@ pub(super) enum Switch {
     Disabled,
 }
 
-/// How a vendor (by the old name of its runtime) wants to be told of thinking: the switch, and the effort.
-/// `given` is what the profile says; a profile that says nothing leaves a switch as the vendor has it.
-pub(super) fn vendor_thinking(
-    runtime: &str,
-    model: &str,
-    given: Option<&Thinking>,
-) -> (Option<Switch>, Option<String>) {
-    let on = given.is_some_and(|thinking| thinking.enabled);
-    let effort = given.filter(|thinking| thinking.enabled).and_then(|thinking| thinking.effort.clone());
-    let plain = given.map(|_| if on { Switch::Enabled { clear_thinking: None } } else { Switch::Disabled });
-    let keeping = Some(Switch::Enabled { clear_thinking: Some(false) });
-    match runtime {
-        // K3 knows one effort and no switch, K2.5 and later a switch and no effort, the others neither.
-        "kimi" if model.contains("k3") => (None, on.then(|| "max".to_owned())),
-        "kimi" => (plain.filter(|_| model.contains("k2.")), None),
-        // GLM-5.3 cannot be told not to think.
-        "zhipu" if on || model.contains("5.3") => (keeping, effort),
-        "zhipu" | "doubao" => (plain, None),
-        "hunyuan" => (None, effort.filter(|label| label != "none")),
-        _ => (None, effort),
-    }
-}
-
 /// A model behind Chat Completions.
 pub(super) struct OpenAiChat {
     pub endpoint: Endpoint,
@@ -66,6 +42,8 @@ pub(super) struct OpenAiChat {
     pub max_tokens: Option<u64>,
     /// Sent as `reasoning_effort`.
     pub effort: Option<String>,
+    /// The effort label, for usage rows.
+    pub label: Option<String>,
     pub takes_images: bool,
     pub dialect: Dialect,
 }
@@ -86,6 +64,6 @@ impl Model for OpenAiChat {
     }
 
     fn thinking_effort(&self) -> Option<&str> {
-        self.effort.as_deref()
+        self.label.as_deref()
     }
 }

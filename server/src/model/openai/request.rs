@@ -1,13 +1,16 @@
 //! A [`Request`] as the body of a Chat Completions call. Borrows the history instead of copying it.
 //!
 //! Where our shape and theirs differ: results of tools become `tool` messages, and what else was said in the
-//! same turn follows them as a `user` message. Thinking is left out, save for vendors that ask for it
+//! same turn follows them as a `user` message, images of the results first: a `tool` message takes none. Thinking is left out, save for vendors that ask for it
 //! ([`super::Dialect::replay_reasoning`]); thinking that only its provider can read is always left out.
 
 use super::{OpenAiChat, Switch};
 use crate::model::{Block, Message, Request, Role};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
+
+/// Stands before the images of tool results, so that the model does not take them for the user's.
+const SHOWN_BY_TOOL: &str = "[Shown by the tool results above:]";
 
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
@@ -131,14 +134,23 @@ pub(super) fn body<'a>(model: &'a OpenAiChat, request: &'a Request) -> Body<'a> 
 fn user<'a>(message: &'a Message, messages: &mut Vec<WireMessage<'a>>) {
     let mut parts = Vec::new();
     let mut only_text = true;
+    let mut after_result = false;
+    let mut told = false;
     for block in &message.content {
         match block {
             Block::ToolResult { tool_use_id, content, .. } => {
+                after_result = true;
                 messages.push(WireMessage::Tool { tool_call_id: tool_use_id, content });
             }
-            Block::Text { text } if !text.is_empty() => parts.push(Part::Text { text }),
+            Block::Text { text } if !text.is_empty() => {
+                after_result = false;
+                parts.push(Part::Text { text });
+            }
             Block::Image { mime_type, data } => {
                 only_text = false;
+                if after_result && !std::mem::replace(&mut told, true) {
+                    parts.push(Part::Text { text: SHOWN_BY_TOOL });
+                }
                 let url = format!("data:{mime_type};base64,{data}");
                 parts.push(Part::ImageUrl { image_url: ImageUrl { url } });
             }

@@ -35,7 +35,24 @@ fn every_built_in_provider_can_be_built_with_its_default_model() {
     let registry = Registry::new("/nonexistent".into());
     let infos = registry.providers();
     let ids: Vec<_> = infos.iter().map(|info| info.id.as_str()).collect();
-    assert_eq!(ids, ["anthropic", "openai", "openrouter", "ollama", "demo"]);
+    let first_to_last = [
+        "anthropic",
+        "openai",
+        "openrouter",
+        "deepseek",
+        "doubao",
+        "hunyuan",
+        "kimi",
+        "mimo-token-plan-china",
+        "minimax",
+        "qwen",
+        "zhipu",
+        "litellm",
+        "ollama",
+        "vllm",
+        "demo",
+    ];
+    assert_eq!(ids, first_to_last);
     for info in infos {
         assert_eq!((info.error, info.file), (None, None));
         let choice = registry.default_choice(&info.id).unwrap();
@@ -159,7 +176,9 @@ fn a_missing_key_names_the_setting() {
         let message = built.err().unwrap().to_string();
         assert!(message.contains("`anthropic.secrets.api_key`"), "{message}");
     }
-    assert!(registry.build(&choice("ollama"), &no_key, &CallSettings::default()).is_ok());
+    for local in ["ollama", "vllm", "litellm", "demo"] {
+        assert!(registry.build(&choice(local), &no_key, &CallSettings::default()).is_ok(), "{local}");
+    }
 }
 
 #[test]
@@ -179,7 +198,10 @@ fn the_first_provider_with_a_key_is_the_default_and_the_demo_never_is() {
     let found = registry.first_configured(&only_openai).unwrap();
     assert_eq!((found.provider.as_str(), found.id.as_str()), ("openai", "gpt-4o"));
     let found = registry.first_configured(&a_key).unwrap();
-    assert_eq!((found.provider.as_str(), found.prompt_caching), ("anthropic", Some(CacheTtl::FiveMinutes)));
+    assert_eq!(found.provider, "anthropic");
+    // A server of one's own may have a key and need not be there.
+    let only_locals = |id: &str, _: &str| ["litellm", "vllm"].contains(&id).then(|| "k".into());
+    assert_eq!(registry.first_configured(&only_locals), None);
 }
 
 #[test]
@@ -195,63 +217,6 @@ fn what_a_profile_says_goes_before_what_the_file_says() {
 }
 
 #[rstest]
-#[case("claude-sonnet-4-6", Some("high"), None, anthropic::Thinking::Adaptive(Some("high".into())))]
-#[case("claude-sonnet-4-6", None, Some(3000), anthropic::Thinking::Budget(3000))]
-#[case("claude-haiku-4-5", Some("low"), None, anthropic::Thinking::Budget(4096))]
-#[case("claude-haiku-4-5", None, None, anthropic::Thinking::Budget(8192))]
-#[case("claude-haiku-4-5", Some("low"), Some(9000), anthropic::Thinking::Budget(9000))]
-fn thinking_follows_what_the_model_can_do(
-    #[case] id: &str,
-    #[case] effort: Option<&str>,
-    #[case] budget_tokens: Option<u64>,
-    #[case] expected: anthropic::Thinking,
-) {
-    let loaded = provider::load("/nonexistent".as_ref(), "anthropic").unwrap().unwrap();
-    let thinking = Thinking { enabled: true, effort: effort.map(str::to_owned), budget_tokens };
-    assert_eq!(anthropic_thinking(Some(&thinking), entry(&loaded.provider, id), false), expected);
-}
-
-#[rstest]
-#[case::nobody_chose(None, anthropic::Thinking::Off)]
-#[case::off(Some((false, None)), anthropic::Thinking::Refused)]
-#[case::on(Some((true, None)), anthropic::Thinking::Budget(8192))]
-#[case::by_label(Some((true, Some("max"))), anthropic::Thinking::Budget(65_536))]
-fn qwen_thinks_by_number_and_is_told_when_it_should_not(
-    #[case] given: Option<(bool, Option<&str>)>,
-    #[case] expected: anthropic::Thinking,
-) {
-    let thinking = given.map(|(enabled, effort)| Thinking {
-        enabled,
-        effort: effort.map(str::to_owned),
-        budget_tokens: None,
-    });
-    assert_eq!(anthropic_thinking(thinking.as_ref(), None, true), expected);
-}
-
-#[rstest]
-#[case::off(None, Reasoning { replay: true, ..Reasoning::default() })]
-#[case::label(Some((Some("max"), None)), Reasoning { asked: true, effort: Some("max".into()), replay: true })]
-#[case::few_tokens(Some((None, Some(4096))), Reasoning { asked: true, effort: Some("low".into()), replay: true })]
-#[case::some_tokens(Some((None, Some(8192))), Reasoning { asked: true, effort: Some("medium".into()), replay: true })]
-#[case::many_tokens(Some((None, Some(60_000))), Reasoning { asked: true, effort: Some("high".into()), replay: true })]
-#[case::both(Some((Some("low"), Some(60_000))), Reasoning { asked: true, effort: Some("low".into()), replay: true })]
-#[case::neither(Some((None, None)), Reasoning { asked: true, effort: None, replay: true })]
-fn reasoning_is_asked_for_by_a_label(
-    #[case] given: Option<(Option<&str>, Option<u64>)>,
-    #[case] expected: Reasoning,
-) {
-    let loaded = provider::load("/nonexistent".as_ref(), "openai").unwrap().unwrap();
-    let thinking = given.map(|(effort, budget_tokens)| Thinking {
-        enabled: true,
-        effort: effort.map(str::to_owned),
-        budget_tokens,
-    });
-    assert_eq!(reasoning(thinking, entry(&loaded.provider, "gpt-5")), expected);
-    // A model that cannot think refuses to be asked for its reasoning.
-    assert_eq!(reasoning(None, entry(&loaded.provider, "gpt-4o")), Reasoning::default());
-}
-
-#[rstest]
 #[case("deepseek", Runtime::OpenAiChat)]
 #[case("kimi", Runtime::OpenAiChat)]
 #[case("hunyuan", Runtime::OpenAiChat)]
@@ -262,4 +227,79 @@ fn reasoning_is_asked_for_by_a_label(
 #[case("bedrock-mantle", Runtime::OpenAiResponses)]
 fn an_old_runtime_name_stands_for_its_protocol(#[case] name: &str, #[case] runtime: Runtime) {
     assert_eq!(Runtime::parse(name), Ok(runtime));
+}
+
+#[rstest]
+#[case::nobody_chose(None, CacheMarks::Lifetimes, Some(CacheTtl::OneHour))]
+#[case::off(Some(Caching::Off), CacheMarks::Lifetimes, None)]
+#[case::on(Some(Caching::On), CacheMarks::Lifetimes, Some(CacheTtl::OneHour))]
+#[case::chosen(Some(Caching::For(CacheTtl::FiveMinutes)), CacheMarks::Lifetimes, Some(CacheTtl::FiveMinutes))]
+#[case::a_vendor_with_one(Some(Caching::On), CacheMarks::OneLifetime, Some(CacheTtl::FiveMinutes))]
+#[case::a_vendor_without(Some(Caching::On), CacheMarks::Never, None)]
+fn prompts_are_cached_as_the_profile_says_else_as_the_file_offers(
+    #[case] given: Option<Caching>,
+    #[case] marks: CacheMarks,
+    #[case] expected: Option<CacheTtl>,
+) {
+    let preset = |value: &str| provider::Preset { value: value.into(), label: None };
+    let offered = PromptCaching { default: None, ttl_presets: vec![preset("1h"), preset("5m")] };
+    assert_eq!(caching(given, Some(&offered), marks), expected);
+    // What the file does not offer is done only when a profile asks for it.
+    assert_eq!(caching(None, None, marks), None);
+}
+
+/// The shape of the files that the Node program writes, with all that its pages want.
+#[test]
+fn a_file_of_the_node_program_loads_unchanged() {
+    let text = r#"
+id: old
+runtime: bedrock-mantle
+displayName: Old
+displayName_zh: 旧
+description: "d"
+description_zh: "d"
+defaultEndpoint: 'https://x.example/openai/v1'
+defaultModelId: m
+endpointPresets: ['https://x.example/openai/v1']
+secrets:
+  - key: api_key
+    description: "k"
+    description_zh: "k"
+    default: "<<OLD_KEY>>"
+    secret: true
+  - key: region
+    description: "r"
+    default: us-east-1
+    secret: false
+models:
+  - id: m
+    displayName: M
+    maxOutputTokens: 128000
+    contextWindow: 272000
+    capabilities:
+      image: true
+      video: false
+      audio: false
+      verbosity: { default: medium, presets: [low, medium, high] }
+      promptCaching:
+        default: 5m
+        ttlPresets:
+          - value: 5m
+            label: 5 min
+      thinking:
+        mode: adaptive
+        defaultEnabled: true
+        default: xhigh
+        defaultBudgetTokens: 8192
+        effortPresets:
+          - value: low
+            label: Low
+          - { value: xhigh, label: XHigh }
+"#;
+    let (dir, registry) = with_file("old.yaml", text);
+    let loaded = provider::load(dir.path(), "old").unwrap().unwrap();
+    assert_eq!(loaded.unknown, [""; 0]);
+    let choice = registry.default_choice("old").unwrap();
+    let model = registry.build(&choice, &a_key, &CallSettings::default()).unwrap();
+    assert_eq!(model.thinking_effort(), Some("xhigh"));
 }

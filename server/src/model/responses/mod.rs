@@ -38,6 +38,8 @@ pub(super) struct OpenAiResponses {
     pub id: String,
     pub max_tokens: Option<u64>,
     pub reasoning: Reasoning,
+    /// The effort label, for usage rows.
+    pub label: Option<String>,
     /// `low`, `medium` or `high`: how much the model says.
     pub verbosity: Option<String>,
     pub takes_images: bool,
@@ -61,7 +63,7 @@ impl Model for OpenAiResponses {
     }
 
     fn thinking_effort(&self) -> Option<&str> {
-        self.reasoning.effort.as_deref()
+        self.label.as_deref()
     }
 }
 

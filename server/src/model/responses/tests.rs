@@ -26,6 +26,7 @@ fn model() -> OpenAiResponses {
         id: "thinker".into(),
         max_tokens: Some(32_000),
         reasoning: Reasoning { asked: true, effort: Some("high".into()), replay: true },
+        label: Some("high".into()),
         verbosity: Some("low".into()),
         takes_images: true,
         dialect: Dialect { summaries: true },
@@ -163,15 +164,13 @@ fn read(stream: &[u8]) -> (Vec<Event>, Result<Completion, ModelError>) {
     let mut reader = Reader::new(ResponsesFold::new("ours".into(), false));
     let mut seen = Vec::new();
     for chunk in stream.chunks(100) {
-        match reader.push(Bytes::copy_from_slice(chunk)) {
-            Ok(mut events) => seen.append(&mut events),
-            Err(error) => return (seen, Err(error)),
+        if let Err(error) = reader.push(Bytes::copy_from_slice(chunk), &mut seen) {
+            return (seen, Err(error));
         }
     }
-    match reader.end() {
-        Ok(mut rest) => {
-            let Some(Event::Done(completion)) = rest.pop() else { panic!("no end") };
-            seen.append(&mut rest);
+    match reader.end(&mut seen) {
+        Ok(()) => {
+            let Some(Event::Done(completion)) = seen.pop() else { panic!("no end") };
             (seen, Ok(completion))
         }
         Err(error) => (seen, Err(error)),
