@@ -49,7 +49,10 @@ async fn a_readonly_session_reads_and_runs_programs(#[case] mode: Mode) {
     let offered = stack.model.last_request().unwrap().body["tools"].clone();
     let names: Vec<&str> =
         offered.as_array().unwrap().iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
-    assert_eq!(names, ["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec"]);
+    assert_eq!(
+        names,
+        ["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "continue_task"]
+    );
 }
 
 #[rstest]

@@ -35,6 +35,9 @@ pub struct Inside<'a> {
     pub variables: &'a [Variable],
     /// A network namespace of its own, in which nothing but loopback is there at first.
     pub own_network: bool,
+    /// Let the person be called root inside, with no more rights than before. Without, `bwrap` would make one user
+    /// namespace within another for whoever is not root, and nobody could set routes in the outer one.
+    pub as_root: bool,
     /// Shell code that closes what the server has inherited, and a shell that can.
     pub closing: (&'a str, &'a Path),
     /// The command.
@@ -63,6 +66,9 @@ pub fn arguments(view: &View, inside: &Inside<'_>) -> Vec<OsString> {
     all.add(FIXED);
     if inside.own_network {
         all.add(["--unshare-net"]);
+    }
+    if inside.as_root {
+        all.add(["--uid", "0", "--gid", "0"]);
     }
     for (name, value) in inside.variables {
         all.0.extend(["--setenv".into(), name.clone(), value.clone()]);

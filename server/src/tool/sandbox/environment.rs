@@ -30,7 +30,13 @@ pub fn variables(context: &Context, identity: &[Variable]) -> Vec<Variable> {
             None => {}
         }
     }
-    let fixed = [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0")];
+    // Root inside is no root: it cannot give files away, which tar would do for one.
+    let fixed = [
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("TAR_OPTIONS", "--no-same-owner"),
+    ];
     all.extend(fixed.map(|(name, value)| (name.into(), value.into())));
     all.extend(identity.iter().cloned());
     all

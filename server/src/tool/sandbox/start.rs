@@ -109,7 +109,9 @@ impl Plan<'_> {
         let view = View::new(self.context, &around)?;
         let variables = environment::variables(self.context, self.identity);
         let (code, shell) = inherited::closing(self.shell)?;
-        let inside = Inside { variables: &variables, own_network: own, closing: (&code, shell), command };
+        let as_root = tools.is_some() && !rustix::process::geteuid().is_root();
+        let inside =
+            Inside { as_root, variables: &variables, own_network: own, closing: (&code, shell), command };
         Ok(Launch {
             program: self.program.to_owned(),
             arguments: arguments(&view, &inside),

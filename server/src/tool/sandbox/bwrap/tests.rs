@@ -45,6 +45,7 @@ fn parents_come_before_what_is_in_them_and_closed_folders_are_closed_last() {
     let inside = Inside {
         variables: &variables,
         own_network: true,
+        as_root: false,
         closing: ("exec 7>&-; ", Path::new("/bin/sh")),
         command: &["bash".as_ref(), "-c".as_ref(), "true; --chdir /".as_ref()],
     };
@@ -84,8 +85,14 @@ fn parents_come_before_what_is_in_them_and_closed_folders_are_closed_last() {
 
 #[test]
 fn the_machine_s_network_stays_without_a_namespace() {
-    let inside =
-        Inside { variables: &[], own_network: false, closing: ("", Path::new("/bin/sh")), command: &[] };
+    let inside = Inside {
+        variables: &[],
+        own_network: false,
+        as_root: true,
+        closing: ("", Path::new("/bin/sh")),
+        command: &[],
+    };
     let all = arguments(&view(), &inside);
     assert!(!all.iter().any(|word| word == "--unshare-net" || word == "--setenv"));
+    assert!(lines(&all).contains(&"--uid 0".to_owned()));
 }
