@@ -10,6 +10,7 @@ use crate::http::web::commands::HomeFiles;
 use crate::http::{self, AppState, HttpSettings};
 use crate::session::{Engine, Parts};
 use crate::store::Database;
+use crate::tool::sandbox::Sandbox;
 use crate::workspace::hidden::HiddenPlaces;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +40,9 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (user_home, halo_home) = (user_home(), home.path().to_owned());
     let files = HomeFiles::of(&home);
-    let agents = Arc::new(agents::Agents::new(home, live.clone(), clock.clone()));
+    let sandbox = Sandbox::new(user_home.clone(), halo_home.clone(), Some(runs.clone()));
+    sandbox.begin();
+    let agents = Arc::new(agents::Agents::new(home, live.clone(), sandbox.clone(), clock.clone()));
     let engine = Engine::new(Parts { runs, agents, clock: clock.clone() });
     let followed = live.clone();
     let settings = Arc::new(move || {
@@ -55,7 +58,9 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
             },
         }
     });
-    let state = AppState::new(engine.clone(), channels.clone(), live, settings, clock).with_files(files);
+    let state = AppState::new(engine.clone(), channels.clone(), live, settings, clock)
+        .with_files(files)
+        .with_sandbox(sandbox);
     let recovering = tokio::spawn({
         let engine = engine.clone();
         async move { engine.recover().await }
@@ -73,6 +78,6 @@ pub async fn serve(startup: Startup, shutdown: CancellationToken) -> anyhow::Res
 }
 
 /// What `~/` means; the root where there is none.
-fn user_home() -> PathBuf {
+pub fn user_home() -> PathBuf {
     std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"))
 }

@@ -1,4 +1,5 @@
-//! What a token below `full` may do: files under the guard, no shell, and for `readonly` no change.
+//! What a token below `full` may do: files under the guard, and for `readonly` no change. Its
+//! shell is in `sandbox`.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails as the test does")]
 
@@ -15,11 +16,11 @@ struct Session {
 }
 
 async fn session(access: &str) -> Session {
-    session_on(Place::new(), access).await
+    session_on(Place::new(), access, Launch::default()).await
 }
 
-async fn session_on(place: Place, access: &str) -> Session {
-    let server = Server::launch(place, Launch::default()).await;
+async fn session_on(place: Place, access: &str, launch: Launch) -> Session {
+    let server = Server::launch(place, launch).await;
     let outside = server.place().root().join("outside.txt");
     std::fs::write(&outside, "from outside").unwrap();
     std::os::unix::fs::symlink(&outside, server.workspace().join("link.txt")).unwrap();
@@ -77,20 +78,26 @@ async fn databases_and_secrets_of_halo_are_hidden(#[case] access: &str) {
     assert!(!session.result("list .halo").await.contains("halo.db"));
 }
 
+/// A server that finds no `bwrap`.
+fn without_sandbox() -> Launch {
+    Launch { env: vec![("PATH".into(), "/nonexistent".into())], ..Launch::default() }
+}
+
 #[tokio::test]
-async fn a_shell_is_refused_to_a_workspace_token_with_the_reason() {
-    let session = session("workspace").await;
+async fn a_shell_without_a_sandbox_is_refused_to_a_workspace_token_with_the_reason_and_the_mend() {
+    let session = session_on(Place::new(), "workspace", without_sandbox()).await;
     let result = session.result("run echo pwned > pwned.txt").await;
     assert!(result.contains("shell_exec is refused") && result.contains("workspace"), "{result}");
+    assert!(result.contains("apt install bubblewrap"), "{result}");
     assert!(!session.server.workspace().join("pwned.txt").exists());
 }
 
 #[tokio::test]
-async fn readonly_changes_nothing_not_even_when_the_model_calls_what_it_was_not_offered() {
+async fn readonly_changes_nothing_with_any_tool() {
     let model = ModelServer::start().await.unwrap();
     let place = Place::new();
     place.scripted(&model, Protocol::OpenAi);
-    let session = session_on(place, "readonly").await;
+    let session = session_on(place, "readonly", Launch::default()).await;
     for order in [
         r#"TOOL shell_exec {"command": "echo pwned > new.txt"}"#,
         r#"TOOL file_write {"path": "new.txt", "content": "x"}"#,
@@ -98,12 +105,10 @@ async fn readonly_changes_nothing_not_even_when_the_model_calls_what_it_was_not_
         r#"TOOL file_edit {"path": "notes.txt", "old_string": "two", "new_string": "2"}"#,
     ] {
         let result = session.result(order).await;
-        assert!(result.contains("no tool named"), "{order}: {result}");
+        let refused =
+            result.contains("no tool named") || result.contains("readonly") || result.contains("read-only");
+        assert!(refused, "{order}: {result}");
     }
-    let offered = model.last_request().unwrap().body["tools"].clone();
-    let names: Vec<&str> =
-        offered.as_array().unwrap().iter().filter_map(|tool| tool["function"]["name"].as_str()).collect();
-    assert_eq!(names, ["file_read", "file_list", "grep", "glob"]);
     let place = session.server.place();
     assert!(!place.workspace().join("new.txt").exists());
     assert_eq!(place.read("notes.txt"), "one\ntwo\nthree\n");

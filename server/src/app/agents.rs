@@ -12,6 +12,7 @@ use crate::model::Model;
 use crate::model::registry::{CacheTtl, Caching, CallSettings, ModelChoice, Registry, Thinking};
 use crate::session::{AgentRequest, AgentSource, DelegationLimits, Member, Unavailable};
 use crate::tool::registry::Registry as Tools;
+use crate::tool::sandbox::{NetworkUse, Sandbox};
 use crate::tool::{Context, Limits, Tool};
 use secrecy::ExposeSecret;
 use std::path::Path;
@@ -28,20 +29,27 @@ pub struct Agents {
     profiles: Profiles,
     models: Registry,
     tools: Tools,
+    sandbox: Arc<Sandbox>,
     clock: Arc<dyn Clock>,
 }
 
 impl Agents {
-    /// Agents of this home.
-    pub fn new(home: Home, live: Live, clock: Arc<dyn Clock>) -> Self {
+    /// Agents of this home, whose commands run in this sandbox.
+    pub fn new(home: Home, live: Live, sandbox: Arc<Sandbox>, clock: Arc<dyn Clock>) -> Self {
         Self {
             profiles: Profiles::new(home.agents_dir()),
             models: Registry::new(home.models_dir()),
             tools: Tools::standard(),
+            sandbox,
             home,
             live,
             clock,
         }
+    }
+
+    /// Whether commands of readonly sessions run; for others it does not matter. Blocks until that is known.
+    fn holds(&self, access: AccessLevel) -> bool {
+        access == AccessLevel::ReadOnly && self.sandbox.holds()
     }
 
     /// The model of the profile, and the tokens that it takes.
@@ -86,6 +94,8 @@ impl Agents {
             hidden_dirs: settings.hidden_dirs.clone(),
             hidden_files: settings.hidden_files.clone(),
             writable_dirs: settings.writable_dirs.clone(),
+            sandbox: self.sandbox.clone(),
+            sandbox_network: NetworkUse::from_setting(&settings.sandbox_network),
             url_allowlist: settings.url_allowlist.clone(),
             limits: Limits {
                 shell_timeout: settings.shell_timeout,
@@ -144,7 +154,7 @@ impl AgentSource for Agents {
     ) -> Result<Vec<Member>, String> {
         let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
         let member = |member: Profile| {
-            let tools = self.tools.select(&member.tools, access);
+            let tools = self.tools.select(&member.tools, access, self.holds(access));
             Member {
                 model: member.model.map(|model| format!("{}/{}", model.provider, model.id)),
                 tools: tools.iter().map(|tool| tool.spec().name).collect(),
@@ -162,7 +172,7 @@ impl AgentSource for Agents {
         let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
         let settings = self.live.current();
         let (model, window) = self.model(&profile, workspace, &settings)?;
-        let mut tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access);
+        let mut tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access, self.holds(access));
         tools.extend(request.always);
         let team = self.profiles.team(workspace, &profile, request.disabled);
         if !team.is_empty() {

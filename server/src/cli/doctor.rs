@@ -1,5 +1,7 @@
 //! `halo doctor`: what works here, one line each, and how to mend what does not.
 
+mod sandbox;
+
 use super::providers::{self, Answering};
 use super::{Place, port_holder, terminal};
 use crate::clock::{Clock, SystemClock, iso};
@@ -46,7 +48,7 @@ pub fn run(place: &Place) -> anyhow::Result<ExitCode> {
         findings.push(disk(&home));
     }
     findings.push(clock());
-    findings.push(note("sandbox", "none in this version: shell commands are for full tokens alone"));
+    findings.extend(sandbox::findings(&home, &place.environment));
     let mut failed = false;
     for Finding(state, name, text) in findings {
         let word = match state {

@@ -73,6 +73,8 @@ pub struct Effective {
     pub hidden_files: Arc<[PathBuf]>,
     /// `general.sandbox.writable_dirs`, absolute.
     pub writable_dirs: Arc<[PathBuf]>,
+    /// `general.sandbox.network`: `on`, `off` or `host`.
+    pub sandbox_network: String,
     /// `general.a2a.url_allowlist`.
     pub url_allowlist: Arc<AllowList>,
     /// `HALO_DEFAULT_PROVIDER`.
@@ -124,6 +126,7 @@ impl Effective {
             hidden_dirs: values.paths("general.sandbox.hidden_dirs"),
             hidden_files: values.paths("general.sandbox.hidden_files"),
             writable_dirs: values.paths("general.sandbox.writable_dirs"),
+            sandbox_network: values.text("general.sandbox.network").unwrap_or_default(),
             url_allowlist: Arc::new(AllowList::new(values.list("general.a2a.url_allowlist"))),
             default_provider: values.text("HALO_DEFAULT_PROVIDER"),
             badge: values

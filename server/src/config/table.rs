@@ -162,6 +162,7 @@ pub static SETTINGS: &[Setting] = &[
     general("general.sandbox.hidden_dirs", Kind::Paths, "", "Folders that only full sessions see, beside the built-in ones."),
     general("general.sandbox.hidden_files", Kind::Paths, "", "Files that only full sessions see, beside the built-in ones."),
     general("general.sandbox.writable_dirs", Kind::Paths, "", "Folders that workspace sessions may write to, beside the workspace."),
+    general("general.sandbox.network", Kind::Choice(&["on", "off", "host"]), "on", "The network of sandboxed commands: their own (on; the machine's where slirp4netns is missing), none (off), or the machine's (host)."),
     general("general.a2a.url_allowlist", Kind::AllowList, "100.64.0.0/10,*.ts.net", "What may be called beside public addresses: addresses and ranges, and hosts that plain http may go to."),
     environment("HALO_DEFAULT_PROVIDER", Kind::Text, "", "The model provider of agents that name none."),
     environment("HALO_MAX_CONTEXT_TOKENS", number(1, 100_000_000), "272000", "The context window of models whose provider file names none."),

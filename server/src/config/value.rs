@@ -26,6 +26,8 @@ pub enum Kind {
     Millis,
     /// How much is logged.
     Level,
+    /// One of these words.
+    Choice(&'static [&'static str]),
     /// Any text.
     Text,
     /// Text that is never shown.
@@ -48,7 +50,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 pub enum Value {
     /// Not set.
     Unset,
-    /// `Host`, `Text`, `Level`.
+    /// `Host`, `Text`, `Level`, `Choice`.
     Text(String),
     /// `Port`, `Number`, `Millis`.
     Number(u64),
@@ -74,6 +76,7 @@ impl Kind {
             Self::Fraction => "a number above 0 and at most 1".into(),
             Self::Millis => format!("milliseconds, a whole number from 1 to {DAY_MS}"),
             Self::Level => format!("one of {}", LEVELS.join(", ")),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text | Self::Secret => "text".into(),
             Self::Origins => "web origins such as https://example.com, separated by commas".into(),
             Self::AllowList => {
@@ -103,6 +106,10 @@ impl Kind {
             Self::Level => {
                 let level = trimmed.to_ascii_lowercase();
                 LEVELS.contains(&level.as_str()).then_some(Value::Text(level))
+            }
+            Self::Choice(words) => {
+                let word = trimmed.to_ascii_lowercase();
+                words.contains(&word.as_str()).then_some(Value::Text(word))
             }
             Self::Host => {
                 let host = trimmed.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(trimmed);
@@ -215,6 +222,7 @@ mod tests {
     #[case(Kind::Bool, "True", "true")]
     #[case(Kind::Fraction, "0.90", "0.9")]
     #[case(Kind::Level, "WARN", "warn")]
+    #[case(Kind::Choice(&["on", "off"]), " Off", "off")]
     #[case(Kind::Host, "[::1]", "::1")]
     #[case(Kind::Text, "  ", "(none)")]
     #[case(Kind::Secret, "", "(none)")]
@@ -236,6 +244,7 @@ mod tests {
     #[case(Kind::Millis, "1.5", "expected milliseconds, a whole number from 1 to 86400000, found `1.5`")]
     #[case(Kind::Fraction, "90", "expected a number above 0 and at most 1, found `90`")]
     #[case(Kind::Fraction, "NaN", "expected a number above 0 and at most 1, found `NaN`")]
+    #[case(Kind::Choice(&["on", "off"]), "maybe", "expected one of on, off, found `maybe`")]
     #[case(Kind::Level, "loud", "expected one of off, error, warn, info, debug, trace, found `loud`")]
     #[case(Kind::Paths, "a/b", "expected absolute paths (or ~/…), separated by commas, found `a/b`")]
     #[case(

@@ -1,4 +1,5 @@
-//! `GET /api/health`: open to everyone, touches nothing but the clock.
+//! `GET /api/health`: open to everyone, touches nothing but the clock. In the first moments of a server it waits until
+//! it is known what shell commands run in.
 
 use super::AppState;
 use axum::Json;
@@ -18,12 +19,16 @@ pub struct Health {
     version: &'static str,
     /// Of the build, where it was told.
     git_sha: Option<&'static str>,
-    /// The kind of sandbox that shell commands run in; none so far.
+    /// The kind of sandbox that shell commands run in below full access: `bwrap`, `landlock` or none.
     sandbox: Option<&'static str>,
 }
 
 /// Says that the server answers, and what it is.
 pub async fn health(State(state): State<AppState>) -> Json<Health> {
+    let sandbox = match &state.sandbox {
+        Some(sandbox) => sandbox.settled().await.name(),
+        None => None,
+    };
     Json(Health {
         status: "ok",
         timestamp: state.clock.now_ms(),
@@ -31,6 +36,6 @@ pub async fn health(State(state): State<AppState>) -> Json<Health> {
         engine: "rust",
         version: env!("CARGO_PKG_VERSION"),
         git_sha: option_env!("HALO_GIT_SHA"),
-        sandbox: None,
+        sandbox,
     })
 }

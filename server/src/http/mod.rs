@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::config::Live;
 use crate::session::Engine;
 use crate::store::Database;
+use crate::tool::sandbox::Sandbox;
 use crate::workspace::hidden::HiddenPlaces;
 use admin::Admin;
 use auth::lockout::Lockout;
@@ -78,6 +79,7 @@ pub struct AppState {
     clock: Arc<dyn Clock>,
     pointers: Arc<Pointers>,
     files: Arc<HomeFiles>,
+    sandbox: Option<Arc<Sandbox>>,
     started_at_ms: i64,
 }
 
@@ -97,13 +99,31 @@ impl AppState {
         let streams = Streams::new(accounts.clone());
         let (pointers, files) = (Arc::default(), Arc::default());
         let started_at_ms = clock.now_ms();
-        Self { engine, gate, admin, accounts, streams, settings, clock, pointers, files, started_at_ms }
+        Self {
+            engine,
+            gate,
+            admin,
+            accounts,
+            streams,
+            settings,
+            clock,
+            pointers,
+            files,
+            sandbox: None,
+            started_at_ms,
+        }
     }
 
     /// The same with what commands read of the home; without, there are no aliases and no global skills.
     #[must_use]
     pub fn with_files(self, files: HomeFiles) -> Self {
         Self { files: Arc::new(files), ..self }
+    }
+
+    /// The same with what shell commands run in; without, `GET /api/health` names none.
+    #[must_use]
+    pub fn with_sandbox(self, sandbox: Arc<Sandbox>) -> Self {
+        Self { sandbox: Some(sandbox), ..self }
     }
 
     /// Seconds since the server started.

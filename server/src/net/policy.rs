@@ -2,6 +2,7 @@
 //! its host stands for; it neither resolves nor connects, which is [`super::guard`]'s.
 
 use crate::allow_list::AllowList;
+use ipnet::Ipv4Net;
 use reqwest::Url;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -98,6 +99,13 @@ pub fn check_addresses(url: &Url, addresses: &[IpAddr], allowed: &AllowList) -> 
 const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16)];
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 const METADATA: &str = "where a cloud hands out credentials";
+
+/// Addresses of IPv4 at which clouds hand out credentials, link-local ones as a whole: what nobody below full access
+/// may reach, whatever asks.
+pub fn credential_ranges_v4() -> impl Iterator<Item = Ipv4Net> {
+    let link_local = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16);
+    METADATA_V4.into_iter().map(Ipv4Net::from).chain([link_local])
+}
 
 fn reach(address: IpAddr) -> Reach {
     match address {

@@ -14,8 +14,10 @@ mod glob;
 mod grep;
 mod processes;
 mod rm_guard;
+pub mod sandbox;
 mod shell_exec;
 mod shell_output;
+mod shell_process;
 #[cfg(test)]
 pub(crate) mod testing;
 mod walk;
@@ -28,6 +30,7 @@ use crate::allow_list::AllowList;
 use crate::model::ToolSpec;
 use crate::workspace::paths::{Guard, Rules};
 use futures_util::future::BoxFuture;
+use sandbox::{NetworkUse, Sandbox};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,6 +81,10 @@ pub struct Context {
     pub hidden_files: Arc<[PathBuf]>,
     /// `general.sandbox.writable_dirs`, absolute.
     pub writable_dirs: Arc<[PathBuf]>,
+    /// What shell commands run in below full access.
+    pub sandbox: Arc<Sandbox>,
+    /// `general.sandbox.network`.
+    pub sandbox_network: NetworkUse,
     /// What may be called beside public addresses.
     pub url_allowlist: Arc<AllowList>,
     /// The limits in force.

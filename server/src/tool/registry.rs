@@ -12,12 +12,15 @@ use super::web_fetch::WebFetch;
 use crate::access::AccessLevel;
 use std::sync::Arc;
 
-/// What a readonly session may have while the operating system gives no sandbox.
-const READONLY: [&str; 4] = ["file_read", "file_list", "grep", "glob"];
+/// What a readonly session may have where there is no sandbox for commands. Also all that a session may have in which
+/// another server's agent speaks with a readonly token, whatever sandbox there is.
+const READING: [&str; 4] = ["file_read", "file_list", "grep", "glob"];
 
 /// All tools of this build, in the order that models see them.
 pub struct Registry {
     tools: Vec<(String, Arc<dyn Tool>)>,
+    /// `shell_exec` as it is described below full access.
+    sandboxed_shell: Arc<dyn Tool>,
 }
 
 impl Registry {
@@ -30,10 +33,13 @@ impl Registry {
             Arc::new(FileList),
             Arc::new(Grep),
             Arc::new(Glob),
-            Arc::new(ShellExec),
+            Arc::new(ShellExec::default()),
             Arc::new(WebFetch::default()),
         ];
-        Self { tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect() }
+        Self {
+            tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect(),
+            sandboxed_shell: Arc::new(ShellExec::sandboxed()),
+        }
     }
 
     /// The names of all tools, in order.
@@ -42,15 +48,31 @@ impl Registry {
     }
 
     /// The tools of a session: those that its profile names (a strict allow list; unknown names are ignored) and
-    /// its level allows, in the order of the registry. `shell_exec` stays at workspace level and says itself why
-    /// it does not run.
-    pub fn select(&self, names: &[String], access: AccessLevel) -> Vec<Arc<dyn Tool>> {
-        self.tools
-            .iter()
-            .filter(|(name, _)| names.contains(name))
-            .filter(|(name, _)| access > AccessLevel::ReadOnly || READONLY.contains(&name.as_str()))
-            .map(|(_, tool)| Arc::clone(tool))
-            .collect()
+    /// its level allows, in the order of the registry. `holds`: whether there is a sandbox for the commands of
+    /// readonly sessions; with one they have every tool, and those that write say that they may not. `shell_exec`
+    /// stays at workspace level and says itself why it does not run.
+    pub fn select(&self, names: &[String], access: AccessLevel, holds: bool) -> Vec<Arc<dyn Tool>> {
+        let all = access > AccessLevel::ReadOnly || holds;
+        let shown = self.pick(names, |name| all || READING.contains(&name));
+        shown.map(|(name, tool)| self.described(name, tool, access)).collect()
+    }
+
+    /// The tools of a session in which another server's agent speaks with a readonly token: those that only read.
+    pub fn select_reading(&self, names: &[String]) -> Vec<Arc<dyn Tool>> {
+        self.pick(names, |name| READING.contains(&name)).map(|(_, tool)| Arc::clone(tool)).collect()
+    }
+
+    fn pick(
+        &self,
+        names: &[String],
+        allowed: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = &(String, Arc<dyn Tool>)> {
+        self.tools.iter().filter(move |(name, _)| names.contains(name) && allowed(name))
+    }
+
+    fn described(&self, name: &str, tool: &Arc<dyn Tool>, access: AccessLevel) -> Arc<dyn Tool> {
+        let sandboxed = access < AccessLevel::Full && name == "shell_exec";
+        Arc::clone(if sandboxed { &self.sandboxed_shell } else { tool })
     }
 }
 
@@ -59,26 +81,58 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn picked(names: &[&str], access: AccessLevel) -> Vec<String> {
+    const ALL: [&str; 8] =
+        ["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"];
+
+    fn names_of(tools: &[Arc<dyn Tool>]) -> Vec<String> {
+        tools.iter().map(|tool| tool.spec().name).collect()
+    }
+
+    fn picked(names: &[&str], access: AccessLevel, holds: bool) -> Vec<String> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        Registry::standard().select(&names, access).iter().map(|tool| tool.spec().name).collect()
+        names_of(&Registry::standard().select(&names, access, holds))
     }
 
     #[rstest]
-    #[case(AccessLevel::Full, &["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"])]
-    #[case(AccessLevel::Workspace, &["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"])]
-    #[case(AccessLevel::ReadOnly, &["file_read", "file_list", "grep", "glob"])]
-    fn a_level_gets_its_tools_in_order(#[case] access: AccessLevel, #[case] expected: &[&str]) {
+    #[case(AccessLevel::Full, false, &ALL)]
+    #[case(AccessLevel::Workspace, false, &ALL)]
+    #[case(AccessLevel::ReadOnly, true, &ALL)]
+    #[case(AccessLevel::ReadOnly, false, &READING)]
+    fn a_level_gets_its_tools_in_order(
+        #[case] access: AccessLevel,
+        #[case] holds: bool,
+        #[case] expected: &[&str],
+    ) {
         let mut all: Vec<String> = Registry::standard().names().map(Into::into).collect();
         all.reverse();
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        assert_eq!(picked(&all, access), expected);
+        assert_eq!(picked(&all, access, holds), expected);
     }
 
     #[test]
     fn only_named_tools_are_given_and_unknown_names_are_ignored() {
-        assert_eq!(picked(&["grep", "teleport", "file_read"], AccessLevel::Full), ["file_read", "grep"]);
-        assert!(picked(&[], AccessLevel::Full).is_empty());
+        let some = ["grep", "teleport", "file_read"];
+        assert_eq!(picked(&some, AccessLevel::Full, true), ["file_read", "grep"]);
+        assert!(picked(&[], AccessLevel::Full, true).is_empty());
+    }
+
+    #[test]
+    fn an_agent_of_another_server_with_a_readonly_token_only_reads() {
+        let all = ALL.map(String::from);
+        assert_eq!(names_of(&Registry::standard().select_reading(&all)), READING);
+    }
+
+    #[test]
+    fn below_full_access_the_shell_does_not_advise_what_ends_with_it() {
+        let registry = Registry::standard();
+        let described = |access| {
+            let shell = registry.select(&["shell_exec".to_owned()], access, true);
+            shell[0].spec().description
+        };
+        assert!(described(AccessLevel::Full).contains("`nohup"));
+        for access in [AccessLevel::Workspace, AccessLevel::ReadOnly] {
+            assert!(described(access).contains("ends with it, also with nohup"));
+        }
     }
 
     #[test]

@@ -1,28 +1,25 @@
 //! `shell_exec`: runs a command line in a session of its own and gives what it prints. Returns when the shell
 //! ends, also when a child in the background still holds the pipe; timeout and stop end the shell and all it has
-//! started. The only brake on the command itself is [`super::rm_guard`].
+//! started. Below full access it runs in [`super::sandbox`]; else its only brake is [`super::rm_guard`].
 
 #[cfg(test)]
 mod tests;
 
 use super::args::Args;
-use super::processes::{Family, MARK, new_mark};
 use super::rm_guard::RmGuard;
+use super::sandbox::{self, Failure, Refusal};
 use super::shell_output::HeadAndTail;
+use super::shell_process::{Plain, Running};
 use super::{Context, Output, Tool};
 use crate::access::AccessLevel;
 use crate::model::ToolSpec;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
-use rustix::process::Pid;
 use serde_json::{Map, Value, json};
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -30,11 +27,9 @@ use tokio::net::unix::pipe::Receiver;
 
 /// How long output is awaited after the shell has ended, when something else holds the pipe.
 const DRAIN: Duration = Duration::from_millis(100);
-/// How long a killed shell may take to be collected.
-const COLLECT: Duration = Duration::from_millis(200);
-/// Parts of names of environment variables that hold secrets.
-const SECRET_NAMES: [&str; 8] =
-    ["SECRET", "TOKEN", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE_KEY"];
+/// What in the output of a failed command tells that the sandbox may have refused something.
+const REFUSALS: [&str; 5] =
+    ["Read-only file system", "Operation not permitted", "Permission denied", "EROFS", "EPERM"];
 
 /// The shell: bash where there is one.
 static SHELL: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -48,18 +43,38 @@ static SHELL: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// The tool.
-pub struct ShellExec;
+#[derive(Debug, Default)]
+pub struct ShellExec {
+    /// Described as sessions below full access find it.
+    sandboxed: bool,
+}
+
+impl ShellExec {
+    /// As it is described to sessions below full access. What it does depends on the session alone.
+    pub fn sandboxed() -> Self {
+        Self { sandboxed: true }
+    }
+}
 
 impl Tool for ShellExec {
     fn spec(&self) -> ToolSpec {
+        let rest = if self.sandboxed {
+            "It runs in a sandbox: hidden places look empty, /tmp is empty and the command's own, and what may not \
+             be written is read-only. Everything that it starts ends with it, also with nohup or setsid: a server \
+             and what uses it belong into one command. It is stopped after the server's time limit (120 s unless \
+             set otherwise). Standard input is empty."
+        } else {
+            "It is stopped after the server's time limit (120 s unless set otherwise): start what runs longer with \
+             `nohup … > file 2>&1 &`. Nothing can be typed in: standard input is empty. Variables of the \
+             environment that look like secrets (names with SECRET, TOKEN, PASSWORD, API_KEY and the like) are not \
+             passed on."
+        };
         ToolSpec {
             name: "shell_exec".into(),
-            description: "Runs a command line in the workspace (bash, or sh where there is no bash) and gives what \
-                          it prints. It is stopped after the server's time limit (120 s unless set otherwise): \
-                          start what runs longer with `nohup … > file 2>&1 &`. Nothing can be typed in: standard \
-                          input is empty. Variables of the environment that look like secrets (names with SECRET, \
-                          TOKEN, PASSWORD, API_KEY and the like) are not passed on."
-                .into(),
+            description: format!(
+                "Runs a command line in the workspace (bash, or sh where there is no bash) and gives what it \
+                 prints. {rest}"
+            ),
             parameters: json!({
                 "type": "object",
                 "properties": {"command": {"type": "string", "description": "The command line"}},
@@ -81,13 +96,6 @@ impl Tool for ShellExec {
 
 fn check<'a>(args: &Args<'a>, context: &Context) -> Result<&'a str, String> {
     let command = args.filled_text("command")?;
-    if context.access < AccessLevel::Full {
-        return Err(format!(
-            "[Sandbox] This session runs at \"{}\" access: shell_exec is refused, because this server has no \
-             sandbox for commands; use the file tools, or ask the user for a session with full access",
-            context.access
-        ));
-    }
     if command.contains('\0') {
         return Err("the command holds a NUL character, which no command line can".into());
     }
@@ -106,18 +114,13 @@ async fn execute(command: &str, context: &Context) -> Output {
     if context.cancel.is_cancelled() {
         return Output::error("stopped before it began");
     }
-    let (mut child, family, mut pipe) = match start(command, context) {
-        Ok(started) => started,
-        Err(error) => {
-            let advice = if error.kind() == io::ErrorKind::ArgumentListTooLong {
-                ": the command is too long; write it to a file with file_write and run that"
-            } else if !context.workspace.is_dir() {
-                ": the workspace folder is gone"
-            } else {
-                ""
-            };
-            return Output::error(format!("the command could not be started: {error}{advice}"));
-        }
+    let (mut running, mut pipe) = tokio::select! {
+        biased;
+        () = context.cancel.cancelled() => return Output::error("stopped before it began"),
+        begun = begin(command, context) => match begun {
+            Ok(begun) => begun,
+            Err(refusal) => return refused(&refusal, context),
+        },
     };
     let mut output = HeadAndTail::new(context.limits.shell_output_bytes);
     let mut buffer = vec![0; 64 * 1024];
@@ -129,9 +132,9 @@ async fn execute(command: &str, context: &Context) -> Output {
             biased;
             () = context.cancel.cancelled() => break End::Stopped,
             () = &mut timeout => break End::TimedOut,
-            status = child.wait() => match status {
+            status = running.wait() => match status {
                 Ok(status) => break End::Exited(status),
-                Err(error) => return Output::error(format!("the command was lost: {error}")),
+                Err(failure) => return failed(failure, context),
             },
             read = pipe.read(&mut buffer), if open => match read {
                 Ok(size) if size > 0 => output.push(&buffer[..size]),
@@ -140,12 +143,9 @@ async fn execute(command: &str, context: &Context) -> Output {
         }
     };
     if let End::Exited(_) = end {
-        family.release();
+        running.release();
     } else {
-        // If the runtime no longer takes work, the family is dropped, which kills it too.
-        let _ = tokio::task::spawn_blocking(move || family.stop()).await;
-        // Dead, but still ours to collect. If it hangs in the kernel, it is collected later.
-        let _ = tokio::time::timeout(COLLECT, child.wait()).await;
+        running.stop().await;
     }
     if open {
         let drain = async {
@@ -157,44 +157,61 @@ async fn execute(command: &str, context: &Context) -> Output {
         };
         let _ = tokio::time::timeout(DRAIN, drain).await;
     }
-    describe(&output.into_text(), &end, context.limits.shell_timeout)
+    describe(&output.into_text(), &end, context)
 }
 
-fn start(command: &str, context: &Context) -> io::Result<(Box<dyn ChildWrapper>, Family, Receiver)> {
-    // One pipe for both, so that the order of what is printed is kept.
-    let (reader, writer) = io::pipe()?;
-    let errors = writer.try_clone()?;
-    let mark = new_mark();
-    let mut wrap = CommandWrap::with_new(&*SHELL, |shell| {
-        shell.arg("-c").arg(command);
-        shell.current_dir(&context.workspace);
-        shell.stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::from(errors));
-        for (name, _) in std::env::vars_os() {
-            if is_secret(&name) {
-                shell.env_remove(name);
-            }
+async fn begin(command: &str, context: &Context) -> Result<(Running, Receiver), Refusal> {
+    if context.access == AccessLevel::Full {
+        let (plain, pipe) =
+            Plain::start(&SHELL, &["-c".as_ref(), command.as_ref()], &context.workspace, None)
+                .map_err(Refusal::Start)?;
+        return Ok((Running::Plain(plain), pipe));
+    }
+    let begun = sandbox::start(&SHELL, command, context).await?;
+    Ok((Running::Sandboxed(begun.started), begun.pipe))
+}
+
+/// It did not run.
+fn refused(refusal: &Refusal, context: &Context) -> Output {
+    match refusal {
+        Refusal::None(why) => Output::error(format!(
+            "[Sandbox] This session runs at \"{}\" access: shell_exec is refused, because {why}. Use the file \
+             tools, or ask the user for a session with full access",
+            context.access
+        )),
+        Refusal::Start(error) => {
+            let advice = if error.kind() == io::ErrorKind::ArgumentListTooLong {
+                ": the command is too long; write it to a file with file_write and run that"
+            } else if !context.workspace.is_dir() {
+                ": the workspace folder is gone"
+            } else {
+                ""
+            };
+            Output::error(format!("the command could not be started: {error}{advice}"))
         }
-        shell.env("TERM", "dumb").env("PAGER", "cat").env("GIT_PAGER", "cat").env("GIT_TERMINAL_PROMPT", "0");
-        shell.env(MARK, &mark);
-    });
-    // A session of its own is also a group of its own, and has no terminal to ask for passwords.
-    wrap.wrap(ProcessSession);
-    // The wrapper's own wait is for the whole group, and so for what stays in the background. The shell's is not.
-    let child = wrap.spawn()?.into_inner();
-    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let pid = pid.ok_or_else(|| io::Error::other("it ended before it began"))?;
-    let family = Family::new(pid, mark);
-    // The command holds the writing end: with it the pipe would never end.
-    drop(wrap);
-    Ok((child, family, Receiver::from_owned_fd(OwnedFd::from(reader))?))
+    }
 }
 
-fn is_secret(name: &OsStr) -> bool {
-    let name = name.to_string_lossy().to_ascii_uppercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
+/// It did not run, or is lost. What the sandbox says of itself is in the log alone.
+fn failed(failure: Failure, context: &Context) -> Output {
+    match failure {
+        Failure::Start(error) => refused(&Refusal::Start(error), context),
+        Failure::Plan(why) => refused(&Refusal::None(format!("it cannot be sandboxed: {why}")), context),
+        Failure::Network(why) => {
+            tracing::error!("the network of a sandboxed command: {why}");
+            refused(&Refusal::None(format!("its network could not be set up: {why}")), context)
+        }
+        Failure::Setup(said) => {
+            tracing::error!("a sandbox could not be built: {said}");
+            let why = "its sandbox could not be built (the server's log says more)";
+            refused(&Refusal::None(why.into()), context)
+        }
+        Failure::Stopped => Output::error("stopped before it began"),
+    }
 }
 
-fn describe(output: &str, end: &End, timeout: Duration) -> Output {
+fn describe(output: &str, end: &End, context: &Context) -> Output {
+    let sandboxed = context.access < AccessLevel::Full;
     let mut text = output.trim_end_matches(['\r', '\n']).to_owned();
     let mut note = |note: &str| {
         if !text.is_empty() {
@@ -210,16 +227,32 @@ fn describe(output: &str, end: &End, timeout: Duration) -> Output {
                 (None, Some(signal)) => note(&format!("[killed by signal {signal}{}]", signal_name(signal))),
                 (None, None) => note("[ended in an unknown way]"),
             }
+            if sandboxed && !status.success() && REFUSALS.iter().any(|word| output.contains(word)) {
+                note(&format!(
+                    "[Sandbox] This session runs at \"{}\" access: {}. If the command needs more, ask the user for \
+                     a session with full access.",
+                    context.access,
+                    if context.access == AccessLevel::Workspace {
+                        "commands write in the workspace and in /tmp only, and hidden places are out of reach"
+                    } else {
+                        "commands write nothing but temporary files, and hidden places are out of reach"
+                    }
+                ));
+            }
             if text.is_empty() {
                 text.push_str("(no output)");
             }
             Output::ok(text)
         }
         End::TimedOut => {
+            let mend = if sandboxed {
+                "split it into shorter commands"
+            } else {
+                "start what runs longer with `nohup … > file 2>&1 &`"
+            };
             note(&format!(
-                "[timed out after {} s: the command and all it started were stopped; start what runs longer with \
-                 `nohup … > file 2>&1 &`]",
-                timeout.as_secs_f64()
+                "[timed out after {} s: the command and all it started were stopped; {mend}]",
+                context.limits.shell_timeout.as_secs_f64()
             ));
             Output::error(text)
         }

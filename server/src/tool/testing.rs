@@ -1,5 +1,6 @@
 //! What the tests of the tools share: a workspace in a folder of its own, and a way to call a tool in it.
 
+use super::sandbox::{NetworkUse, Sandbox};
 use super::{Context, Limits, Output, Tool};
 use crate::access::AccessLevel;
 use serde_json::{Map, Value};
@@ -32,6 +33,8 @@ impl Place {
             hidden_dirs: [].into(),
             hidden_files: [].into(),
             writable_dirs: [].into(),
+            sandbox: Sandbox::new(root.join("home"), root.join("halo"), None),
+            sandbox_network: NetworkUse::On,
             url_allowlist: Arc::default(),
             limits: Limits::default(),
             cancel: CancellationToken::new(),

@@ -154,6 +154,47 @@ impl HiddenSet {
                 .is_none_or(|linked| linked.contains(&(stat.st_dev, stat.st_ino)))
     }
 
+    /// Hidden folders, under their names and their real names. They may not exist.
+    pub fn dirs(&self) -> &[PathBuf] {
+        &self.dirs
+    }
+
+    /// Hidden files, likewise.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Folders where databases are hidden and the rest is not, likewise.
+    pub fn database_dirs(&self) -> &[PathBuf] {
+        &self.database_dirs
+    }
+
+    /// Other names (hard links) of hidden files below these folders. `None` when there are too many files to tell.
+    /// Costs nothing but a look at the hidden files while each of them has one name.
+    pub fn other_names(&self, below: &[PathBuf]) -> Option<Vec<PathBuf>> {
+        let linked = self.linked.get_or_init(|| self.find_linked()).as_ref()?;
+        let mut found = Vec::new();
+        if linked.is_empty() {
+            return Some(found);
+        }
+        let mut open = below.to_vec();
+        let mut seen = 0;
+        while let Some(dir) = open.pop() {
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                seen += 1;
+                if seen > LINK_SCAN_LIMIT {
+                    return None;
+                }
+                match entry.metadata() {
+                    Ok(meta) if meta.is_dir() => open.push(entry.path()),
+                    Ok(meta) if linked.contains(&(meta.dev(), meta.ino())) => found.push(entry.path()),
+                    _ => {}
+                }
+            }
+        }
+        Some(found)
+    }
+
     fn find_linked(&self) -> Option<HashSet<FileId>> {
         let mut found = HashSet::new();
         for file in &self.files {
@@ -217,8 +258,13 @@ fn note_if_linked(file: &Path, found: &mut HashSet<FileId>) {
 }
 
 /// `halo.db`, its `-wal`, `-shm` and `-journal`, and copies such as `halo.db.bak`.
-fn names_a_database(name: &OsStr) -> bool {
+pub fn names_a_database(name: &OsStr) -> bool {
     name.to_string_lossy().contains(".db")
+}
+
+/// Whether a name directly below a `.halo` is of what halo itself keeps there: sessions, logs, databases, the lock.
+pub fn names_runtime(name: &OsStr) -> bool {
+    RUNTIME_DIRS.iter().any(|dir| name == *dir) || name == LOCK || names_a_database(name)
 }
 
 /// Sessions, logs, databases and the lock below any `.halo`, also those of other workspaces.
@@ -226,9 +272,7 @@ fn is_runtime(real: &Path) -> bool {
     let mut below_halo = false;
     for part in real.components() {
         let Component::Normal(name) = part else { continue };
-        if below_halo
-            && (RUNTIME_DIRS.iter().any(|dir| name == *dir) || name == LOCK || names_a_database(name))
-        {
+        if below_halo && names_runtime(name) {
             return true;
         }
         below_halo = name == ".halo";

@@ -18,6 +18,7 @@ use halo_server::session::{
 };
 use halo_server::store::Database;
 use halo_server::store::schema::Schema;
+use halo_server::tool::sandbox::{NetworkUse, Sandbox};
 use halo_server::tool::{Context, Limits, Output, Tool};
 use halo_server::workspace::inbound::Saved;
 use serde_json::{Map, Value, json};
@@ -234,6 +235,8 @@ impl AgentSource for Source {
                 hidden_dirs: Arc::new([]),
                 hidden_files: Arc::new([]),
                 writable_dirs: Arc::new([]),
+                sandbox: Sandbox::new("/nonexistent".into(), "/nonexistent".into(), None),
+                sandbox_network: NetworkUse::On,
                 url_allowlist: Arc::default(),
                 limits: Limits::default(),
                 cancel: CancellationToken::new(),
