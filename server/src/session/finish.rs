@@ -238,7 +238,7 @@ impl Actor {
                 content: content.to_owned(),
                 is_error: true,
             };
-            writes.extend(self.result_writes(&call.id, &call.name, shown, None, result));
+            writes.extend(self.result_writes(&call.id, &call.name, shown, None, result, None));
             log.push(&Frame::ToolResult { tool_name: &call.name, tool_use_id: &call.id, result: shown });
         }
         writes

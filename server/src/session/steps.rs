@@ -173,7 +173,10 @@ impl Actor {
     ) {
         let result =
             Block::ToolResult { tool_use_id: id.to_owned(), content: for_model, is_error: output.is_error };
-        let mut writes = self.result_writes(id, name, &output.text, duration_ms, result);
+        let image = output.image.as_ref();
+        let image =
+            image.map(|image| Block::Image { mime_type: image.mime_type.into(), data: image.data.clone() });
+        let mut writes = self.result_writes(id, name, &output.text, duration_ms, result, image);
         if self.run.as_ref().is_some_and(|run| run.inflight.size() > SETTLE_OVER) {
             writes.extend(self.settle().writes);
         }
@@ -188,7 +191,8 @@ impl Actor {
         let _ = done.send(());
     }
 
-    /// The writes for one tool result: its row, its place in the model history, the row in flight.
+    /// The writes for one tool result: its row, its place in the model history, the row in flight. Results stand
+    /// before images there, as providers want them, so that no call has to sort them.
     pub fn result_writes(
         &mut self,
         id: &str,
@@ -196,6 +200,7 @@ impl Actor {
         output: &str,
         duration_ms: Option<u64>,
         result: Block,
+        image: Option<Block>,
     ) -> Vec<Write> {
         let place = self.place();
         let Some(run) = &mut self.run else { return Vec::new() };
@@ -205,12 +210,17 @@ impl Actor {
         let mut writes = vec![Self::log_write(place, row)];
         if let Some(index) = run.results {
             if let Some((seq, message)) = self.history.get_or_insert_default().get_mut(index) {
-                Arc::make_mut(message).content.push(result);
+                let content = &mut Arc::make_mut(message).content;
+                let results =
+                    content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
+                content.insert(results, result);
+                content.extend(image);
                 let message = serde_json::to_string(message).unwrap_or_default();
                 writes.push(Write::Message { seq: *seq, message });
             }
         } else {
-            let (index, write) = self.push_message(Message { role: Role::User, content: vec![result] });
+            let content = std::iter::once(result).chain(image).collect();
+            let (index, write) = self.push_message(Message { role: Role::User, content });
             writes.push(write);
             if let Some(run) = &mut self.run {
                 run.results = Some(index);

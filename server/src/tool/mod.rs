@@ -18,6 +18,7 @@ mod shell_exec;
 mod shell_output;
 #[cfg(test)]
 pub(crate) mod testing;
+mod view_image;
 mod walk;
 mod web_fetch;
 
@@ -108,17 +109,28 @@ pub struct Output {
     pub text: String,
     /// Whether the tool failed.
     pub is_error: bool,
+    /// What the model shall see besides the text.
+    pub image: Option<Image>,
+}
+
+/// An image for the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub mime_type: &'static str,
+    /// Base64 of the bytes.
+    pub data: String,
 }
 
 impl Output {
     /// A good answer.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: false }
+        Self { text: text.into(), is_error: false, image: None }
     }
 
     /// A failure: what happened, and what the model can do about it.
     pub fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true }
+        Self { text: text.into(), is_error: true, image: None }
     }
 }
 
@@ -135,6 +147,11 @@ impl From<Result<String, String>> for Output {
 pub trait Tool: Send + Sync {
     /// Name, description and parameters as the model sees them.
     fn spec(&self) -> ToolSpec;
+
+    /// Whether it is of use only to a model that takes images.
+    fn needs_sight(&self) -> bool {
+        false
+    }
 
     /// Runs it. Must return soon after `context.cancel` fires, with nothing left running.
     fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output>;
