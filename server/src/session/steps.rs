@@ -171,12 +171,7 @@ impl Actor {
         duration_ms: Option<u64>,
         done: oneshot::Sender<()>,
     ) {
-        let result =
-            Block::ToolResult { tool_use_id: id.to_owned(), content: for_model, is_error: output.is_error };
-        let image = output.image.as_ref();
-        let image =
-            image.map(|image| Block::Image { mime_type: image.mime_type.into(), data: image.data.clone() });
-        let mut writes = self.result_writes(id, name, &output.text, duration_ms, result, image);
+        let mut writes = self.result_writes(id, name, output, for_model, duration_ms);
         if self.run.as_ref().is_some_and(|run| run.inflight.size() > SETTLE_OVER) {
             writes.extend(self.settle().writes);
         }
@@ -197,14 +192,19 @@ impl Actor {
         &mut self,
         id: &str,
         name: &str,
-        output: &str,
+        output: &Output,
+        for_model: String,
         duration_ms: Option<u64>,
-        result: Block,
-        image: Option<Block>,
     ) -> Vec<Write> {
+        let result =
+            Block::ToolResult { tool_use_id: id.to_owned(), content: for_model, is_error: output.is_error };
+        let image = output.image.as_ref();
+        let image =
+            image.map(|image| Block::Image { mime_type: image.mime_type.into(), data: image.data.clone() });
         let place = self.place();
         let Some(run) = &mut self.run else { return Vec::new() };
-        let shown = rows::display_output(output, run.display_bytes.max(FRAME_RESULT_CHARS));
+        let shown =
+            rows::display_output(&output.text, output.end_matters, run.display_bytes.max(FRAME_RESULT_CHARS));
         run.inflight.tool_finished(id, &shown, duration_ms);
         let row = rows::tool_result(place, &run.agent_name, name, &shown, duration_ms.unwrap_or(0));
         let mut writes = vec![Self::log_write(place, row)];

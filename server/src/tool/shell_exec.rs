@@ -68,6 +68,11 @@ impl Tool for ShellExec {
         }
     }
 
+    fn end_matters(&self) -> bool {
+        // Errors stand there, and the exit code.
+        true
+    }
+
     fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output> {
         async move {
             match check(&Args::new("shell_exec", &input), context) {
@@ -157,7 +162,7 @@ async fn execute(command: &str, context: &Context) -> Output {
         };
         let _ = tokio::time::timeout(DRAIN, drain).await;
     }
-    describe(&output.into_text(), &end, context.limits.shell_timeout)
+    describe(output.into_text(), &end, context.limits.shell_timeout)
 }
 
 fn start(command: &str, context: &Context) -> io::Result<(Box<dyn ChildWrapper>, Family, Receiver)> {
@@ -194,8 +199,8 @@ fn is_secret(name: &OsStr) -> bool {
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
-fn describe(output: &str, end: &End, timeout: Duration) -> Output {
-    let mut text = output.trim_end_matches(['\r', '\n']).to_owned();
+fn describe(mut text: String, end: &End, timeout: Duration) -> Output {
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
     let mut note = |note: &str| {
         if !text.is_empty() {
             text.push('\n');
