@@ -1,4 +1,5 @@
-//! File types by extension and back: for `file` frames, for served files, and for the names of saved ones.
+//! File types by extension and back: for `file` frames, for served files, and for the names of saved ones. And the
+//! images that models take, by their first bytes.
 
 /// Extensions with their types. Of several rows with one extension, or one type, the first counts.
 const TYPES: &[(&str, &str)] = &[
@@ -103,6 +104,17 @@ pub fn essence(mime_type: &str) -> &str {
     mime_type.split(';').next().unwrap_or_default().trim()
 }
 
+/// The type of an image that models take, by its first bytes; `None` for anything else, whatever its name.
+pub fn image_of(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -129,5 +141,20 @@ mod tests {
     #[case("", "bin")]
     fn a_type_has_one_extension(#[case] mime_type: &str, #[case] extension: &str) {
         assert_eq!(super::extension_of(mime_type), extension);
+    }
+
+    #[rstest]
+    #[case(b"\xff\xd8\xff\xe0", Some("image/jpeg"))]
+    #[case(b"\x89PNG\r\n\x1a\n", Some("image/png"))]
+    #[case(b"GIF87a", Some("image/gif"))]
+    #[case(b"GIF89a...", Some("image/gif"))]
+    #[case(b"RIFF\0\0\0\0WEBPVP8 ", Some("image/webp"))]
+    #[case(b"RIFF\0\0\0\0WAVE", None)]
+    #[case(b"GIF88a", None)]
+    #[case(b"\x89PNG\n", None)]
+    #[case(b"BM", None)]
+    #[case(b"", None)]
+    fn an_image_is_known_by_its_first_bytes(#[case] bytes: &[u8], #[case] mime_type: Option<&str>) {
+        assert_eq!(super::image_of(bytes), mime_type);
     }
 }

@@ -1,5 +1,7 @@
 //! Cutting text: always on a character boundary, always with a note of what was left out where a reader sees it.
 
+use std::borrow::Cow;
+
 /// The first `max` characters of `text`.
 pub fn head_chars(text: &str, max: usize) -> &str {
     match text.char_indices().nth(max) {
@@ -27,6 +29,16 @@ pub fn tail_bytes(text: &str, max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(max))..]
 }
 
+/// A file's name as a part of one line: control characters, which would look like another line or worse, become
+/// escapes such as `\n`.
+pub fn on_one_line(name: &str) -> Cow<'_, str> {
+    if !name.contains(char::is_control) {
+        return name.into();
+    }
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    name.chars().map(escaped).collect()
+}
+
 /// `text`, or its first `max` characters and a line that says how many were left out.
 pub fn cut_with_note(text: String, max: usize) -> String {
     let total = text.chars().count();
@@ -35,6 +47,21 @@ pub fn cut_with_note(text: String, max: usize) -> String {
     }
     let head = head_chars(&text, max);
     format!("{head}\n[Content truncated: {total} characters in all, the first {max} are shown]")
+}
+
+/// `text`, or its beginning and its end, `max` characters together, around a line that says how many were left out.
+/// For what tells the most at its end.
+pub fn cut_middle_with_note(text: &str, max: usize) -> String {
+    let total = text.chars().count();
+    if total <= max {
+        return text.to_owned();
+    }
+    let last = max / 2;
+    let (head, tail) = (head_chars(text, max - last), tail_chars(text, last));
+    let first = max - last;
+    format!(
+        "{head}\n[Content truncated: {total} characters in all, the first {first} and the last {last} are shown]\n{tail}"
+    )
 }
 
 #[cfg(test)]
@@ -72,6 +99,21 @@ mod tests {
                 prop_assert!(note.contains(&said), "{}", note);
             }
         }
+    }
+
+    #[test]
+    fn a_cut_in_the_middle_keeps_both_ends() {
+        assert_eq!(cut_middle_with_note("häß", 3), "häß");
+        assert_eq!(
+            cut_middle_with_note("häßlich", 3),
+            "hä\n[Content truncated: 7 characters in all, the first 2 and the last 1 are shown]\nh"
+        );
+    }
+
+    #[test]
+    fn a_name_stays_on_one_line() {
+        assert_eq!(on_one_line("häß b"), "häß b");
+        assert_eq!(on_one_line("a\nb\t\u{1b}[0m\u{85}"), "a\\nb\\t\\u{1b}[0m\\u{85}");
     }
 
     #[test]

@@ -160,7 +160,7 @@ proptest! {
 
     #[test]
     fn an_output_in_the_log_is_whole_or_its_head_with_a_note(output in "[aé漢🦀]{0,80}", max in 0usize..200) {
-        let shown = rows::display_output(&output, max);
+        let shown = rows::display_output(&output, false, max);
         if output.len() <= max {
             prop_assert_eq!(shown, output);
         } else {

@@ -33,8 +33,17 @@ pub fn kill_all_in(folder: &Path) {
 
 /// The memory of a process that is in RAM, in KiB.
 pub fn resident_kib(pid: u32) -> u64 {
+    memory_kib(pid, "VmRSS:")
+}
+
+/// The most memory that a process has ever had in RAM, in KiB.
+pub fn peak_kib(pid: u32) -> u64 {
+    memory_kib(pid, "VmHWM:")
+}
+
+fn memory_kib(pid: u32, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect(what);
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 

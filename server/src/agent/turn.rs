@@ -6,7 +6,6 @@ use super::Agent;
 use super::loops::Loops;
 use super::retry::{Patience, Retry};
 use crate::model::{Block, Completion, ErrorKind, Event, Message, ModelError, Request, StopReason, Usage};
-use crate::text::cut_with_note;
 use crate::tool::Output;
 use futures_util::StreamExt;
 use serde_json::{Map, Value};
@@ -361,7 +360,7 @@ impl<S: From<Step>> Turn<'_, S> {
         let began = Instant::now();
         let context = self.agent.tool_context(self.cancel.clone());
         let mut work = tool.run(call.input.clone(), &context);
-        let output = tokio::select! {
+        let mut output = tokio::select! {
             output = &mut work => output,
             () = self.cancel.cancelled() => {
                 // The tool ends what it started; its answer no longer counts.
@@ -369,11 +368,12 @@ impl<S: From<Step>> Turn<'_, S> {
                 return Err(Outcome::Aborted);
             }
         };
+        output.end_matters = tool.end_matters();
         self.answer(call, output, Some(began.elapsed().as_millis() as u64)).await
     }
 
     async fn answer(&self, call: Call, output: Output, duration_ms: Option<u64>) -> Result<(), Outcome> {
-        let mut for_model = cut_with_note(output.text.clone(), self.agent.render_chars);
+        let mut for_model = output.cut(self.agent.render_chars);
         let Call { id, name, input, .. } = call;
         if let Some(warning) = self.loops.note(&name, &input, &output) {
             for_model.push_str("\n\n");

@@ -85,6 +85,11 @@ impl Agents {
         Ok((model, window))
     }
 
+    /// Whether an agent with this model takes images; one without a model of its own may get any.
+    fn sees(&self, model: Option<&ProfileModel>) -> bool {
+        model.is_none_or(|model| self.models.takes_images(&chosen(model)))
+    }
+
     fn context(&self, workspace: &Path, access: AccessLevel, settings: &Effective) -> Context {
         Context {
             workspace: workspace.to_owned(),
@@ -154,7 +159,8 @@ impl AgentSource for Agents {
     ) -> Result<Vec<Member>, String> {
         let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
         let member = |member: Profile| {
-            let tools = self.tools.select(&member.tools, access, self.holds(access));
+            let sight = self.sees(member.model.as_ref());
+            let tools = self.tools.select(&member.tools, access, self.holds(access), sight);
             Member {
                 model: member.model.map(|model| format!("{}/{}", model.provider, model.id)),
                 tools: tools.iter().map(|tool| tool.spec().name).collect(),
@@ -172,7 +178,8 @@ impl AgentSource for Agents {
         let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
         let settings = self.live.current();
         let (model, window) = self.model(&profile, workspace, &settings)?;
-        let mut tools: Vec<Arc<dyn Tool>> = self.tools.select(&profile.tools, access, self.holds(access));
+        let mut tools: Vec<Arc<dyn Tool>> =
+            self.tools.select(&profile.tools, access, self.holds(access), model.takes_images());
         tools.extend(request.always);
         let team = self.profiles.team(workspace, &profile, request.disabled);
         if !team.is_empty() {

@@ -13,6 +13,7 @@ use crate::agent::repair;
 use crate::agent::turn::Outcome;
 use crate::model::{Block, Message, Role};
 use crate::store::sessions::Write;
+use crate::tool::Output;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -233,12 +234,8 @@ impl Actor {
             } else {
                 (rows::NOT_RUN, repair::NOT_RUN_RESULT)
             };
-            let result = Block::ToolResult {
-                tool_use_id: call.id.clone(),
-                content: content.to_owned(),
-                is_error: true,
-            };
-            writes.extend(self.result_writes(&call.id, &call.name, shown, None, result));
+            let output = Output::error(shown);
+            writes.extend(self.result_writes(&call.id, &call.name, &output, content.to_owned(), None));
             log.push(&Frame::ToolResult { tool_name: &call.name, tool_use_id: &call.id, result: shown });
         }
         writes

@@ -3,7 +3,7 @@
 
 use super::ids::row_id;
 use crate::model::Usage;
-use crate::text::{head_bytes, head_chars};
+use crate::text::{head_bytes, head_chars, tail_bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -220,10 +220,15 @@ pub fn title(message: &str) -> Option<String> {
     Some(head_chars(line, TITLE_CHARS).to_owned())
 }
 
-/// A tool's output as the log keeps it: at most `max` bytes on a character boundary, with a note.
-pub fn display_output(output: &str, max: usize) -> String {
+/// A tool's output as the log keeps it: at most `max` bytes, cut on character boundaries, with a note; in the middle
+/// where its end matters.
+pub fn display_output(output: &str, end_matters: bool, max: usize) -> String {
     if output.len() <= max {
         return output.to_owned();
+    }
+    if end_matters {
+        let (head, tail) = (head_bytes(output, max - max / 2), tail_bytes(output, max / 2));
+        return format!("{head}\n[Content truncated: {} bytes in all]\n{tail}", output.len());
     }
     format!("{}\n[Content truncated: {} bytes in all]", head_bytes(output, max), output.len())
 }
@@ -231,6 +236,13 @@ pub fn display_output(output: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_output_is_cut_at_its_end_or_in_its_middle() {
+        assert_eq!(display_output("aäb", true, 4), "aäb");
+        assert_eq!(display_output("aaäbb", false, 3), "aa\n[Content truncated: 6 bytes in all]");
+        assert_eq!(display_output("aaäbb", true, 4), "aa\n[Content truncated: 6 bytes in all]\nbb");
+    }
 
     #[test]
     fn an_assistant_row_has_its_blocks_in_order_and_its_text_joined() {

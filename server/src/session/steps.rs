@@ -171,9 +171,7 @@ impl Actor {
         duration_ms: Option<u64>,
         done: oneshot::Sender<()>,
     ) {
-        let result =
-            Block::ToolResult { tool_use_id: id.to_owned(), content: for_model, is_error: output.is_error };
-        let mut writes = self.result_writes(id, name, &output.text, duration_ms, result);
+        let mut writes = self.result_writes(id, name, output, for_model, duration_ms);
         if self.run.as_ref().is_some_and(|run| run.inflight.size() > SETTLE_OVER) {
             writes.extend(self.settle().writes);
         }
@@ -188,29 +186,41 @@ impl Actor {
         let _ = done.send(());
     }
 
-    /// The writes for one tool result: its row, its place in the model history, the row in flight.
+    /// The writes for one tool result: its row, its place in the model history, the row in flight. Results stand
+    /// before images there, as providers want them, so that no call has to sort them.
     pub fn result_writes(
         &mut self,
         id: &str,
         name: &str,
-        output: &str,
+        output: &Output,
+        for_model: String,
         duration_ms: Option<u64>,
-        result: Block,
     ) -> Vec<Write> {
+        let result =
+            Block::ToolResult { tool_use_id: id.to_owned(), content: for_model, is_error: output.is_error };
+        let image = output.image.as_ref();
+        let image =
+            image.map(|image| Block::Image { mime_type: image.mime_type.into(), data: image.data.clone() });
         let place = self.place();
         let Some(run) = &mut self.run else { return Vec::new() };
-        let shown = rows::display_output(output, run.display_bytes.max(FRAME_RESULT_CHARS));
+        let shown =
+            rows::display_output(&output.text, output.end_matters, run.display_bytes.max(FRAME_RESULT_CHARS));
         run.inflight.tool_finished(id, &shown, duration_ms);
         let row = rows::tool_result(place, &run.agent_name, name, &shown, duration_ms.unwrap_or(0));
         let mut writes = vec![Self::log_write(place, row)];
         if let Some(index) = run.results {
             if let Some((seq, message)) = self.history.get_or_insert_default().get_mut(index) {
-                Arc::make_mut(message).content.push(result);
+                let content = &mut Arc::make_mut(message).content;
+                let results =
+                    content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
+                content.insert(results, result);
+                content.extend(image);
                 let message = serde_json::to_string(message).unwrap_or_default();
                 writes.push(Write::Message { seq: *seq, message });
             }
         } else {
-            let (index, write) = self.push_message(Message { role: Role::User, content: vec![result] });
+            let content = std::iter::once(result).chain(image).collect();
+            let (index, write) = self.push_message(Message { role: Role::User, content });
             writes.push(write);
             if let Some(run) = &mut self.run {
                 run.results = Some(index);

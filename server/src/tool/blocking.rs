@@ -8,9 +8,9 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs `work` on a blocking thread.
-pub async fn run(
+pub async fn run<R: Into<Output> + Send + 'static>(
     context: &Context,
-    work: impl FnOnce(&Context) -> Result<String, String> + Send + 'static,
+    work: impl FnOnce(&Context) -> R + Send + 'static,
 ) -> Output {
     let own = context.clone();
     let task = tokio::task::spawn_blocking(move || work(&own));

@@ -2,7 +2,7 @@
 //! as it is: encoding, BOM, line ends, the missing newline at the end. An edit that could break a character or
 //! mix encodings is refused, with the file untouched.
 
-mod bytes;
+pub(super) mod bytes;
 #[cfg(test)]
 mod tests;
 

@@ -1,9 +1,10 @@
 //! `file_list`: the names in a folder, or in all folders below it.
 
 use super::args::Args;
-use super::walk::{Halt, Purpose, walk};
+use super::walk::{Halt, Purpose, Watch, walk};
 use super::{Context, Output, Tool, blocking};
 use crate::model::ToolSpec;
+use crate::text::on_one_line;
 use crate::workspace::paths::Kind;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -47,12 +48,13 @@ fn list(args: &Args<'_>, context: &Context) -> Result<String, String> {
     let root = guard.open_folder(&path).map_err(|error| error.to_string())?;
     let mut lines = Vec::new();
     let mut more = false;
-    let walked = walk(&root, purpose, &guard, &context.cancel, |found| {
+    let walked = walk(&root, purpose, &guard, &Watch::new(&context.cancel), |found| {
         if lines.len() == MAX_ENTRIES {
             more = true;
             return false;
         }
         let name = found.path.strip_prefix(&root).unwrap_or(&found.path).to_string_lossy();
+        let name = on_one_line(&name);
         lines.push(match found.kind {
             Some(Kind::Folder) => format!("📁 {name}/"),
             _ => format!("📄 {name}"),

@@ -1,7 +1,7 @@
 //! `glob`: files by the pattern of their path. Opens no file.
 
 use super::args::Args;
-use super::walk::{Halt, Purpose, walk};
+use super::walk::{Halt, Purpose, Watch, walk};
 use super::{Context, Output, Tool, blocking};
 use crate::model::ToolSpec;
 use crate::workspace::paths::Kind;
@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+/// Bytes of a pattern: what a pattern of very many parts costs grows with their square.
+const MAX_PATTERN: usize = 1024;
 /// How many paths are given.
 const MAX_PATHS: usize = 5000;
 
@@ -52,7 +54,7 @@ fn find(args: &Args<'_>, context: &Context) -> Result<String, String> {
     let root = guard.open_folder(&path).map_err(|error| error.to_string())?;
     let mut paths = Vec::new();
     let mut more = false;
-    let walked = walk(&root, Purpose::Search, &guard, &context.cancel, |found| {
+    let walked = walk(&root, Purpose::Search, &guard, &Watch::new(&context.cancel), |found| {
         let below = found.path.strip_prefix(&root).unwrap_or(&found.path);
         if found.kind == Some(Kind::File) && matcher.is_match(below) {
             more = paths.len() == MAX_PATHS;
@@ -77,6 +79,9 @@ fn find(args: &Args<'_>, context: &Context) -> Result<String, String> {
 
 /// A glob in which `*` stops at a slash.
 pub(super) fn compile(pattern: &str) -> Result<GlobMatcher, String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("the glob has {} bytes; {MAX_PATTERN} are the most", pattern.len()));
+    }
     GlobBuilder::new(pattern.strip_prefix("./").unwrap_or(pattern))
         .literal_separator(true)
         .empty_alternates(true)

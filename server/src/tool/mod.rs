@@ -20,6 +20,9 @@ mod shell_output;
 mod shell_process;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod view_image;
 mod walk;
 mod web_fetch;
 
@@ -28,6 +31,7 @@ pub use registry::Registry;
 use crate::access::AccessLevel;
 use crate::allow_list::AllowList;
 use crate::model::ToolSpec;
+use crate::text::{cut_middle_with_note, cut_with_note};
 use crate::workspace::paths::{Guard, Rules};
 use futures_util::future::BoxFuture;
 use sandbox::{NetworkUse, Sandbox};
@@ -115,17 +119,40 @@ pub struct Output {
     pub text: String,
     /// Whether the tool failed.
     pub is_error: bool,
+    /// What the model shall see besides the text.
+    pub image: Option<Image>,
+    /// Whether the end of a long text tells more than its middle, so that a cut leaves out the middle. The turn sets
+    /// it as [`Tool::end_matters`] says.
+    pub end_matters: bool,
+}
+
+/// An image for the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub mime_type: &'static str,
+    /// Base64 of the bytes.
+    pub data: String,
 }
 
 impl Output {
     /// A good answer.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: false }
+        Self { text: text.into(), is_error: false, image: None, end_matters: false }
     }
 
     /// A failure: what happened, and what the model can do about it.
     pub fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true }
+        Self { text: text.into(), is_error: true, image: None, end_matters: false }
+    }
+
+    /// The text in at most `max` characters, and a note where some are left out.
+    pub fn cut(&self, max: usize) -> String {
+        if self.end_matters {
+            cut_middle_with_note(&self.text, max)
+        } else {
+            cut_with_note(self.text.clone(), max)
+        }
     }
 }
 
@@ -142,6 +169,16 @@ impl From<Result<String, String>> for Output {
 pub trait Tool: Send + Sync {
     /// Name, description and parameters as the model sees them.
     fn spec(&self) -> ToolSpec;
+
+    /// Whether the end of a long answer tells more than its middle.
+    fn end_matters(&self) -> bool {
+        false
+    }
+
+    /// Whether it is of use only to a model that takes images.
+    fn needs_sight(&self) -> bool {
+        false
+    }
 
     /// Runs it. Must return soon after `context.cancel` fires, with nothing left running.
     fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output>;

@@ -8,13 +8,14 @@ use super::file_write::FileWrite;
 use super::glob::Glob;
 use super::grep::Grep;
 use super::shell_exec::ShellExec;
+use super::view_image::ViewImage;
 use super::web_fetch::WebFetch;
 use crate::access::AccessLevel;
 use std::sync::Arc;
 
 /// What a readonly session may have where there is no sandbox for commands. Also all that a session may have in which
 /// another server's agent speaks with a readonly token, whatever sandbox there is.
-const READING: [&str; 4] = ["file_read", "file_list", "grep", "glob"];
+const READING: [&str; 5] = ["file_read", "view_image", "file_list", "grep", "glob"];
 
 /// All tools of this build, in the order that models see them.
 pub struct Registry {
@@ -26,10 +27,11 @@ pub struct Registry {
 impl Registry {
     /// The tools that are built in.
     pub fn standard() -> Self {
-        let tools: [Arc<dyn Tool>; 8] = [
+        let tools: [Arc<dyn Tool>; 9] = [
             Arc::new(FileRead),
             Arc::new(FileWrite),
             Arc::new(FileEdit),
+            Arc::new(ViewImage),
             Arc::new(FileList),
             Arc::new(Grep),
             Arc::new(Glob),
@@ -49,11 +51,18 @@ impl Registry {
 
     /// The tools of a session: those that its profile names (a strict allow list; unknown names are ignored) and
     /// its level allows, in the order of the registry. `holds`: whether there is a sandbox for the commands of
-    /// readonly sessions; with one they have every tool, and those that write say that they may not. `shell_exec`
-    /// stays at workspace level and says itself why it does not run.
-    pub fn select(&self, names: &[String], access: AccessLevel, holds: bool) -> Vec<Arc<dyn Tool>> {
+    /// readonly sessions; with one they have every tool, and those that write say that they may not. `sight`: whether
+    /// the model takes images. `shell_exec` stays at workspace level and says itself why it does not run.
+    pub fn select(
+        &self,
+        names: &[String],
+        access: AccessLevel,
+        holds: bool,
+        sight: bool,
+    ) -> Vec<Arc<dyn Tool>> {
         let all = access > AccessLevel::ReadOnly || holds;
         let shown = self.pick(names, |name| all || READING.contains(&name));
+        let shown = shown.filter(|(_, tool)| sight || !tool.needs_sight());
         shown.map(|(name, tool)| self.described(name, tool, access)).collect()
     }
 
@@ -81,8 +90,17 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    const ALL: [&str; 8] =
-        ["file_read", "file_write", "file_edit", "file_list", "grep", "glob", "shell_exec", "web_fetch"];
+    const ALL: [&str; 9] = [
+        "file_read",
+        "file_write",
+        "file_edit",
+        "view_image",
+        "file_list",
+        "grep",
+        "glob",
+        "shell_exec",
+        "web_fetch",
+    ];
 
     fn names_of(tools: &[Arc<dyn Tool>]) -> Vec<String> {
         tools.iter().map(|tool| tool.spec().name).collect()
@@ -90,7 +108,7 @@ mod tests {
 
     fn picked(names: &[&str], access: AccessLevel, holds: bool) -> Vec<String> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        names_of(&Registry::standard().select(&names, access, holds))
+        names_of(&Registry::standard().select(&names, access, holds, true))
     }
 
     #[rstest]
@@ -126,13 +144,20 @@ mod tests {
     fn below_full_access_the_shell_does_not_advise_what_ends_with_it() {
         let registry = Registry::standard();
         let described = |access| {
-            let shell = registry.select(&["shell_exec".to_owned()], access, true);
+            let shell = registry.select(&["shell_exec".to_owned()], access, true, true);
             shell[0].spec().description
         };
         assert!(described(AccessLevel::Full).contains("`nohup"));
         for access in [AccessLevel::Workspace, AccessLevel::ReadOnly] {
             assert!(described(access).contains("ends with it, also with nohup"));
         }
+    }
+
+    #[test]
+    fn a_model_that_takes_no_images_is_not_offered_to_view_one() {
+        let names = ["view_image", "grep"].map(String::from);
+        let tools = Registry::standard().select(&names, AccessLevel::Full, true, false);
+        assert_eq!(tools.iter().map(|tool| tool.spec().name).collect::<Vec<_>>(), ["grep"]);
     }
 
     #[test]

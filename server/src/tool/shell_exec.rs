@@ -83,6 +83,11 @@ impl Tool for ShellExec {
         }
     }
 
+    fn end_matters(&self) -> bool {
+        // Errors stand there, and the exit code.
+        true
+    }
+
     fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output> {
         async move {
             match check(&Args::new("shell_exec", &input), context) {
@@ -157,7 +162,7 @@ async fn execute(command: &str, context: &Context) -> Output {
         };
         let _ = tokio::time::timeout(DRAIN, drain).await;
     }
-    describe(&output.into_text(), &end, context)
+    describe(output.into_text(), &end, context)
 }
 
 async fn begin(command: &str, context: &Context) -> Result<(Running, Receiver), Refusal> {
@@ -210,9 +215,10 @@ fn failed(failure: Failure, context: &Context) -> Output {
     }
 }
 
-fn describe(output: &str, end: &End, context: &Context) -> Output {
+fn describe(mut text: String, end: &End, context: &Context) -> Output {
     let sandboxed = context.access < AccessLevel::Full;
-    let mut text = output.trim_end_matches(['\r', '\n']).to_owned();
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    let held_back = sandboxed && REFUSALS.iter().any(|word| text.contains(word));
     let mut note = |note: &str| {
         if !text.is_empty() {
             text.push('\n');
@@ -227,7 +233,7 @@ fn describe(output: &str, end: &End, context: &Context) -> Output {
                 (None, Some(signal)) => note(&format!("[killed by signal {signal}{}]", signal_name(signal))),
                 (None, None) => note("[ended in an unknown way]"),
             }
-            if sandboxed && !status.success() && REFUSALS.iter().any(|word| output.contains(word)) {
+            if held_back && !status.success() {
                 note(&format!(
                     "[Sandbox] This session runs at \"{}\" access: {}. If the command needs more, ask the user for \
                      a session with full access.",

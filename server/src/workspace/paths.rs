@@ -13,6 +13,7 @@ pub use error::PathError;
 
 use super::hidden::HiddenSet;
 use crate::access::AccessLevel;
+use crate::text::on_one_line;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
@@ -40,6 +41,28 @@ pub enum Kind {
     Folder,
     /// FIFO, socket or device, with its name.
     Other(&'static str),
+}
+
+impl Kind {
+    /// Refuses all but a regular file.
+    fn must_be_file(self, shown: impl FnOnce() -> String) -> Result<(), PathError> {
+        match self {
+            Self::File => Ok(()),
+            Self::Folder => Err(PathError::Folder(shown())),
+            Self::Other(kind) => Err(PathError::NotRegular { path: shown(), kind }),
+        }
+    }
+}
+
+fn kind_of(stat: &Stat) -> Kind {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Folder,
+        FileType::Fifo => Kind::Other("FIFO"),
+        FileType::Socket => Kind::Other("socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Kind::Other("device"),
+        FileType::Symlink | FileType::Unknown => Kind::Other("link"),
+    }
 }
 
 /// Whose paths a [`Guard`] judges. All paths absolute.
@@ -105,12 +128,13 @@ impl Guard {
         &self.workspace
     }
 
-    /// How a path is shown to the model: relative inside the workspace, else absolute; lossy where it is not UTF-8.
+    /// How a path is shown to the model: relative inside the workspace, else absolute; on one line, and lossy where it
+    /// is not UTF-8.
     pub fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.workspace) {
             Ok(inside) if inside.as_os_str().is_empty() => ".".into(),
-            Ok(inside) => inside.to_string_lossy().into_owned(),
-            Err(_) => path.to_string_lossy().into_owned(),
+            Ok(inside) => on_one_line(&inside.to_string_lossy()).into_owned(),
+            Err(_) => on_one_line(&path.to_string_lossy()).into_owned(),
         }
     }
 
@@ -130,6 +154,29 @@ impl Guard {
     /// Opens a regular file for reading.
     pub fn open_file(&self, path: &Path) -> Result<OpenedFile, PathError> {
         self.open_readable(path)?.into_file(self.shown(path))
+    }
+
+    /// Opens what a walk from a real path, which follows no links and passes what [`Guard::hides`], has found to be a
+    /// regular file: with half the calls of the system that [`Guard::open_file`] needs. It is opened before it is
+    /// judged, and judged before it is read.
+    pub fn open_walked(&self, path: &Path) -> Result<File, PathError> {
+        let fail = |errno| PathError::from_errno(errno, self.shown(path));
+        // Another thing may have taken its name since: no link is followed, and nothing blocks.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?;
+        if self.access == AccessLevel::Full {
+            let stat = rustix::fs::fstat(&fd).map_err(fail)?;
+            kind_of(&stat).must_be_file(|| self.shown(path))?;
+            return Ok(File::from(fd));
+        }
+        let handle = Handle::of(fd).map_err(fail)?;
+        // The walk has judged the path by its text. A folder on the way may have become a link since.
+        let elsewhere = handle.real.as_os_str() != path.as_os_str();
+        if elsewhere && self.hides(&handle.real) || self.hides_file(&handle.stat) {
+            return Err(PathError::Hidden(self.shown(path)));
+        }
+        handle.kind().must_be_file(|| self.shown(path))?;
+        Ok(File::from(handle.fd))
     }
 
     /// The real path of a folder that may be read.
@@ -219,7 +266,10 @@ impl Handle {
     }
 
     fn open_at(base: impl AsFd, path: &Path, flags: OFlags) -> Result<Self, Errno> {
-        let fd = rustix::fs::openat(base, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?;
+        Self::of(rustix::fs::openat(base, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?)
+    }
+
+    fn of(fd: OwnedFd) -> Result<Self, Errno> {
         let link = rustix::fs::readlinkat(CWD, self_fd(&fd), Vec::new())?;
         let real = PathBuf::from(std::ffi::OsString::from_vec(link.into_bytes()));
         // After the path: of what is deleted the path is a lie, and no list of hidden places knows it.
@@ -231,23 +281,7 @@ impl Handle {
     }
 
     fn kind(&self) -> Kind {
-        match FileType::from_raw_mode(self.stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Folder,
-            FileType::Fifo => Kind::Other("FIFO"),
-            FileType::Socket => Kind::Other("socket"),
-            FileType::CharacterDevice | FileType::BlockDevice => Kind::Other("device"),
-            FileType::Symlink | FileType::Unknown => Kind::Other("link"),
-        }
-    }
-
-    /// Refuses all but a regular file.
-    fn must_be_file(&self, shown: &str) -> Result<(), PathError> {
-        match self.kind() {
-            Kind::File => Ok(()),
-            Kind::Folder => Err(PathError::Folder(shown.to_owned())),
-            Kind::Other(kind) => Err(PathError::NotRegular { path: shown.to_owned(), kind }),
-        }
+        kind_of(&self.stat)
     }
 
     fn into_file(self, shown: String) -> Result<OpenedFile, PathError> {
@@ -257,7 +291,7 @@ impl Handle {
     }
 
     fn reopen(&self, shown: &str) -> Result<File, PathError> {
-        self.must_be_file(shown)?;
+        self.kind().must_be_file(|| shown.to_owned())?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         rustix::fs::open(self_fd(&self.fd), flags, Mode::empty())
             .map(File::from)
@@ -266,6 +300,6 @@ impl Handle {
 }
 
 /// The name under which this process reaches what it has opened.
-fn self_fd(fd: &OwnedFd) -> String {
+fn self_fd(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

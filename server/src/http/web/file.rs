@@ -46,6 +46,9 @@ fn refusal(error: PathError) -> ApiError {
         }
         PathError::Folder(_) => ApiError::CannotServeDirectory,
         PathError::NotRegular { .. } => ApiError::NotRegularFile,
-        PathError::Changed(_) | PathError::Stopped(_) | PathError::Io { .. } => ApiError::internal(error),
+        PathError::Changed(_)
+        | PathError::WriteProtected { .. }
+        | PathError::Stopped(_)
+        | PathError::Io { .. } => ApiError::internal(error),
     }
 }

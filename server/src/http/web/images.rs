@@ -50,7 +50,7 @@ fn read_one(index: usize, image: &RawValue) -> Result<Entry, ApiError> {
     let said = fields.text("mimeType")?.unwrap_or_default();
     let data = fields.text("data")?.filter(|data| !data.is_empty()).ok_or(invalid("data is missing"))?;
     let bytes = LENIENT.decode(&data).map_err(|_| invalid("data is not base64"))?;
-    let Some(mime_type) = sniff(&bytes) else {
+    let Some(mime_type) = mime::image_of(&bytes) else {
         if MODEL_TYPES.iter().any(|known| mime::essence(&said).eq_ignore_ascii_case(known)) {
             return Err(invalid("data is no jpeg, png, gif or webp image"));
         }
@@ -59,16 +59,6 @@ fn read_one(index: usize, image: &RawValue) -> Result<Entry, ApiError> {
     // Providers want the padding.
     let data = if data.len().is_multiple_of(4) { data } else { STANDARD.encode(&bytes) };
     Ok(Entry::Image(InboundImage { mime_type: mime_type.to_owned(), data }))
-}
-
-fn sniff(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The edit itself, from bytes to bytes.
 
+use encoding_rs::SHIFT_JIS;
 use memchr::memmem;
 
 /// How many lines an error names.
@@ -69,7 +70,9 @@ impl Edit<'_> {
             if !self.new.is_ascii() && self.old.is_ascii() {
                 return Err(EditError::MixesEncodings);
             }
-            if let Some(place) = places.iter().find(|place| self.may_begin_inside(place.start)) {
+            let shift_jis =
+                SHIFT_JIS.decode_without_bom_handling_and_without_replacement(self.content).is_some();
+            if let Some(place) = places.iter().find(|place| self.may_begin_inside(place.start, shift_jis)) {
                 return Err(EditError::InsideCharacter { line: self.line_of(place.start) });
             }
         }
@@ -122,14 +125,17 @@ impl Edit<'_> {
     }
 
     /// In GBK, Shift-JIS and Big5 the second byte of a character may look like an ASCII letter. In a run of high
-    /// bytes two are a character, so after an odd number of them the next byte may belong to the last.
-    fn may_begin_inside(&self, start: usize) -> bool {
+    /// bytes two are a character, so after an odd number of them the next byte may belong to the last. Shift-JIS also
+    /// has characters of one high byte; which is which is looked at where the file can be in it.
+    fn may_begin_inside(&self, start: usize, shift_jis: bool) -> bool {
         let high = self.content[..start].iter().rev().take_while(|byte| **byte >= 0x80);
         let run = high.count();
+        let high = &self.content[start - run..start];
         let first = self.content[start];
         let may_be_second = first >= 0x80 || (0x40..=0x7e).contains(&first) || first.is_ascii_digit();
         // Complete UTF-8 characters before the place are characters of their own.
-        run % 2 == 1 && may_be_second && std::str::from_utf8(&self.content[start - run..start]).is_err()
+        let odd = run % 2 == 1 || shift_jis && ends_with_a_half(high);
+        odd && may_be_second && std::str::from_utf8(high).is_err()
     }
 
     fn build(&self, places: &[Place]) -> Result<Vec<u8>, EditError> {
@@ -151,6 +157,17 @@ impl Edit<'_> {
         changed.extend_from_slice(&self.content[from..]);
         Ok(changed)
     }
+}
+
+/// Whether the last of these bytes is the first half of a character of Shift-JIS.
+fn ends_with_a_half(high: &[u8]) -> bool {
+    let mut bytes = high.iter();
+    while let Some(byte) = bytes.next() {
+        if matches!(byte, 0x81..=0x9f | 0xe0..=0xfc) && bytes.next().is_none() {
+            return true;
+        }
+    }
+    false
 }
 
 /// The text with CRLF where it has a lone LF.

@@ -56,6 +56,7 @@ async fn bytes_that_the_edit_does_not_touch_stay(
 #[case::latin_1_old(b"caf\xe9", "café", "c", "the file is not UTF-8")]
 #[case::latin_1_new(b"caf\xe9 x", "x", "é", "would mix two encodings")]
 #[case::gbk_half(b"\x81\x41\x82\x42", "A", "c", "may begin inside a character")]
+#[case::shift_jis_half_behind_one_byte(b"\xb1\x83A", "A", "c", "may begin inside a character")]
 #[case::gbk_half_behind_whole(b"\xc4\xe3\x81A", "A", "c", "may begin inside a character")]
 #[tokio::test]
 async fn an_edit_that_is_not_clear_or_not_safe_is_refused_with_the_file_untouched(

@@ -45,6 +45,17 @@ pub enum PathError {
     /// The operating system refuses.
     #[error("{0}: permission denied by the operating system")]
     Denied(String),
+    /// The mode bits of the file let nobody, or not this user, write it.
+    #[error(
+        "{path}: is write-protected (mode {mode:04o}) and is left as it is; if it is meant to change, make it \
+         writable first (chmod u+w)"
+    )]
+    WriteProtected {
+        /// The path.
+        path: String,
+        /// The mode bits.
+        mode: u32,
+    },
     /// A NUL in the path.
     #[error("the path holds a NUL character, which no file name can")]
     Nul,

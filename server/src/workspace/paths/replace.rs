@@ -2,18 +2,20 @@
 //! one, is synced, and takes its name in one step. A reader sees the old file or the new one, never a part; a
 //! failure leaves the old one and nothing else. Links are followed: what they lead to is replaced, they stay.
 
+mod temp;
+
 use super::{Guard, Handle, OpenedFile, PathError, self_fd};
 use crate::access::AccessLevel;
 use crate::workspace::hidden::decides_about_keys;
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use temp::Temp;
 use tokio_util::sync::CancellationToken;
 
 /// How many links in a row are followed; the kernel's own number.
@@ -85,7 +87,7 @@ impl Guard {
                 if self.hides_file(&old.stat) {
                     return Err(PathError::Hidden(shown));
                 }
-                old.must_be_file(&shown)?;
+                old.kind().must_be_file(|| shown.clone())?;
             }
             return Ok(WriteTarget { name: name.to_owned(), parent: parent.fd, old, real_path, shown });
         }
@@ -210,8 +212,9 @@ impl WriteTarget {
     ) -> Result<(), PathError> {
         let fail = |errno| PathError::from_errno(errno, self.shown.clone());
         let fail_io = |error: std::io::Error| PathError::from_io(&error, self.shown.clone());
+        self.must_be_writable()?;
         let temp = Temp::create(&self.parent, private).map_err(fail)?;
-        let mut file = &temp.file;
+        let mut file = temp.file();
         for chunk in content.chunks(CHUNK) {
             if cancel.is_cancelled() {
                 return Err(PathError::Stopped(self.shown.clone()));
@@ -230,14 +233,33 @@ impl WriteTarget {
         if cancel.is_cancelled() {
             return Err(PathError::Stopped(self.shown.clone()));
         }
+        let now;
         {
             let _alone = RENAME.lock().unwrap_or_else(PoisonError::into_inner);
             if unchanged && !self.is_unchanged() {
                 return Err(PathError::Changed(self.shown.clone()));
             }
-            temp.rename_to(&self.name).map_err(fail)?;
+            now = rustix::fs::fstat(temp.file()).map_err(fail)?.st_mtime;
+            temp.take_name(&self.name).map_err(fail)?;
         }
-        sync_folder(&self.parent).map_err(fail)
+        sync_folder(&self.parent).map_err(fail)?;
+        temp::sweep(&self.parent, now);
+        Ok(())
+    }
+
+    /// A file that nobody may write is kept from being replaced as well, which its folder would allow.
+    fn must_be_writable(&self) -> Result<(), PathError> {
+        let Some(old) = &self.old else { return Ok(()) };
+        let mode = old.stat.st_mode & 0o7777;
+        let allowed = rustix::fs::accessat(CWD, self_fd(&old.fd), Access::WRITE_OK, AtFlags::EACCESS);
+        match allowed {
+            // Root may write whatever the mode says, but somebody has meant it.
+            Ok(()) if mode & 0o222 == 0 => {}
+            Err(Errno::ACCESS | Errno::PERM) => {}
+            Ok(()) => return Ok(()),
+            Err(errno) => return Err(PathError::from_errno(errno, self.shown.clone())),
+        }
+        Err(PathError::WriteProtected { path: self.shown.clone(), mode })
     }
 
     fn is_unchanged(&self) -> bool {
@@ -273,38 +295,5 @@ fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
         // A folder that may be written but not read: its names reach the disk a little later.
         Err(Errno::ACCESS) => Ok(()),
         Err(errno) => Err(errno),
-    }
-}
-
-/// A file beside the target; removed when dropped before it has taken the target's name.
-struct Temp<'a> {
-    parent: &'a OwnedFd,
-    name: String,
-    file: File,
-    renamed: bool,
-}
-
-impl<'a> Temp<'a> {
-    fn create(parent: &'a OwnedFd, private: bool) -> Result<Self, Errno> {
-        let name = format!(".halo-{:016x}.tmp", rand::random::<u64>());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // What replaces a file gets that file's mode later, and must not be readable by more people until then.
-        let mode = Mode::from_raw_mode(if private { 0o600 } else { 0o644 });
-        let file = File::from(rustix::fs::openat(parent, name.as_str(), flags, mode)?);
-        Ok(Self { parent, name, file, renamed: false })
-    }
-
-    fn rename_to(mut self, name: &OsStr) -> Result<(), Errno> {
-        rustix::fs::renameat(self.parent, self.name.as_str(), self.parent, name)?;
-        self.renamed = true;
-        Ok(())
-    }
-}
-
-impl Drop for Temp<'_> {
-    fn drop(&mut self) {
-        if !self.renamed {
-            let _ = rustix::fs::unlinkat(self.parent, self.name.as_str(), AtFlags::empty());
-        }
     }
 }

@@ -321,3 +321,21 @@ fn a_hidden_file_that_is_replaced_again_and_again_is_never_read() {
         assert!(seen.is_none(), "{seen:?}");
     });
 }
+
+#[test]
+fn what_a_walk_has_found_is_judged_again_when_it_has_become_something_else() {
+    let place = Place::with_access(ReadOnly);
+    let secret = place.put(".halo/sessions/s", "secret");
+    place.put("dir/s", "open");
+    std::fs::hard_link(secret, place.at("hard")).unwrap();
+    let guard = place.context.guard();
+    assert!(guard.open_walked(&place.at("dir/s")).is_ok());
+    assert!(matches!(guard.open_walked(&place.at("hard")), Err(PathError::Hidden(_))));
+    std::fs::rename(place.at("dir"), place.at("gone")).unwrap();
+    place.link(".halo/sessions", "dir");
+    assert!(matches!(guard.open_walked(&place.at("dir/s")), Err(PathError::Hidden(_))));
+    place.link("gone/s", "link");
+    assert!(guard.open_walked(&place.at("link")).is_err(), "the last part is no link");
+    place.fifo("fifo");
+    assert!(matches!(guard.open_walked(&place.at("fifo")), Err(PathError::NotRegular { .. })));
+}

@@ -6,6 +6,7 @@
 
 mod long_log;
 mod report;
+mod search;
 
 use clap::{Parser, ValueEnum};
 use report::Report;
@@ -29,6 +30,8 @@ enum Benchmark {
     Log,
     /// A turn of a session with 10 rows and with 100,000
     TurnByLog,
+    /// The agents' grep against the rg binary, on a tree of 1 GB
+    Grep,
 }
 
 #[tokio::main]
@@ -45,6 +48,7 @@ async fn main() {
         match benchmark {
             Benchmark::Log => long_log::pages(&mut report).await,
             Benchmark::TurnByLog => long_log::turns(&mut report).await,
+            Benchmark::Grep => search::compare(&mut report).await,
         }
     }
     println!("\n{}", report.table());
