@@ -5,7 +5,7 @@
 pub mod registry;
 
 pub(crate) mod args;
-mod blocking;
+pub(crate) mod blocking;
 mod file_edit;
 mod file_list;
 mod file_read;
@@ -16,6 +16,7 @@ mod processes;
 mod rm_guard;
 mod shell_exec;
 mod shell_output;
+mod shell_params;
 #[cfg(test)]
 pub(crate) mod testing;
 mod walk;
@@ -26,6 +27,7 @@ pub use registry::Registry;
 use crate::access::AccessLevel;
 use crate::allow_list::AllowList;
 use crate::model::ToolSpec;
+use crate::placeholder::Params;
 use crate::workspace::paths::{Guard, Rules};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -80,6 +82,8 @@ pub struct Context {
     pub writable_dirs: Arc<[PathBuf]>,
     /// What may be called beside public addresses.
     pub url_allowlist: Arc<AllowList>,
+    /// What commands may use of the settings, and what nobody is to read of what they print.
+    pub params: Arc<Params>,
     /// The limits in force.
     pub limits: Limits,
     /// Cancelled by stop, interrupt and shutdown.

@@ -33,6 +33,7 @@ impl Place {
             hidden_files: [].into(),
             writable_dirs: [].into(),
             url_allowlist: Arc::default(),
+            params: Arc::default(),
             limits: Limits::default(),
             cancel: CancellationToken::new(),
         };

@@ -214,6 +214,10 @@ impl AgentSource for Source {
         }])
     }
 
+    fn instructions(&self, _: &Path, folder: &str, _: AccessLevel) -> Result<(String, String), String> {
+        if folder == "src" { Ok(("src".into(), "rules of src".into())) } else { Err("no such folder".into()) }
+    }
+
     fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String> {
         let AgentRequest { workspace, access, always, delegation, .. } = request;
         self.0.levels.lock().unwrap().push(access);
@@ -235,6 +239,7 @@ impl AgentSource for Source {
                 hidden_files: Arc::new([]),
                 writable_dirs: Arc::new([]),
                 url_allowlist: Arc::default(),
+                params: Arc::default(),
                 limits: Limits::default(),
                 cancel: CancellationToken::new(),
             },
