@@ -57,9 +57,8 @@ pub trait AgentSource: Send + Sync {
         disabled: &[DisabledItem],
     ) -> Result<Vec<Member>, String>;
 
-    /// What placeholders stand for in the texts of an agent of this name.
-    fn names(&self, workspace: &Path, agent_name: &str, access: AccessLevel) -> Names {
-        let _ = access;
+    /// What placeholders stand for in the texts of an agent of this name, for a session of this level.
+    fn names(&self, workspace: &Path, agent_name: &str, _: AccessLevel) -> Names {
         Names { workspace: workspace.to_owned(), agent_name: agent_name.to_owned(), ..Names::default() }
     }
 
