@@ -15,6 +15,7 @@ pub mod import;
 pub mod mime;
 pub mod model;
 pub mod net;
+pub mod placeholder;
 pub mod session;
 pub mod store;
 pub mod text;

@@ -21,8 +21,9 @@ pub fn options() -> Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::skill::skills;
+    use crate::agent::skill::Shelf;
     use crate::config::{Environment, Home, aliases};
+    use crate::workspace::paths::Guard;
     use std::fs;
     use std::path::Path;
 
@@ -51,8 +52,14 @@ mod tests {
             let skill = folder.path().join(".halo/skills/deep");
             fs::create_dir_all(&skill).unwrap();
             fs::write(skill.join("SKILL.md"), format!("---\n{}---\n", nested(depth))).unwrap();
-            let found = skills(Path::new("/none"), folder.path(), crate::access::AccessLevel::Full, &[]);
-            assert_eq!(found.len(), 1);
+            let shelf = Shelf {
+                global: Path::new("/none"),
+                workspace: folder.path(),
+                guard: &Guard::inside(folder.path()),
+                access: crate::access::AccessLevel::Full,
+                disabled: &[],
+            };
+            assert!(shelf.find("deep").unwrap().broken.is_some());
         }
     }
 }

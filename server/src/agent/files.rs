@@ -1,7 +1,8 @@
 //! Small text files that people write: read whole, within bounds, without waiting for a pipe.
 
+use crate::workspace::paths::{Guard, PathError};
 use rustix::fs::OFlags;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -23,13 +24,33 @@ pub(super) fn read_text(path: &Path) -> io::Result<Option<String>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file"));
     }
+    read_opened(file).map(Some)
+}
+
+/// The same for a file whose text goes to a session's model: nothing that the session may not read, whatever links
+/// lead there.
+pub(super) fn read_allowed(path: &Path, guard: &Guard) -> io::Result<Option<String>> {
+    match guard.open_file(path) {
+        Ok(opened) => read_opened(opened.file).map(Some),
+        Err(PathError::NotFound(_) | PathError::NotFolder(_)) => Ok(None),
+        Err(PathError::Hidden(_)) => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "leads to what is hidden"))
+        }
+        Err(PathError::Folder(_) | PathError::NotRegular { .. }) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file"))
+        }
+        Err(error) => Err(io::Error::other(error.to_string())),
+    }
+}
+
+fn read_opened(file: File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 1 MiB"));
     }
     let text = String::from_utf8_lossy(&bytes);
-    Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()))
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
 /// The text between two lines `---`, of which the first begins the file, and what follows; `None` where there is no

@@ -4,13 +4,16 @@
 pub mod compact;
 mod files;
 mod loops;
+pub mod names;
 pub mod profile;
 pub mod prompt;
+pub mod remove;
 pub mod repair;
 pub mod retry;
 pub mod skill;
 mod summarise;
 pub mod turn;
+pub mod user;
 mod yaml;
 
 use crate::model::{Model, ToolSpec};
@@ -46,6 +49,11 @@ impl Agent {
     /// Tokens of what goes with every call, roughly.
     pub fn overhead(&self) -> u64 {
         compact::overhead(&self.system, &self.specs)
+    }
+
+    /// Characters of this tool's answer that the model gets. A skill is of use as a whole.
+    fn chars_for(&self, tool: &str) -> usize {
+        if tool == skill::ACTIVATE { usize::MAX } else { self.render_chars }
     }
 
     fn tool_context(&self, cancel: CancellationToken) -> Context {

@@ -119,6 +119,8 @@ pub struct Profile {
     pub skills: Vec<String>,
     /// The agents that it may delegate to.
     pub team: Vec<String>,
+    /// Names of tools and skills that are not to be had. Empty, until somebody has looked.
+    pub missing: Vec<String>,
 }
 
 /// The model of a profile, as written.
@@ -357,19 +359,39 @@ impl Profiles {
         Ok(profile(id, origin, parsed, agent_md))
     }
 
+    /// Logs what is odd about an agent, once as long as it stays the same.
+    pub fn complain_of(&self, workspace: &Path, id: &str, text: &str) {
+        // Beside what is wrong with the file itself.
+        let file = self.place(workspace, id).join("agent.yaml: names");
+        if self.is_news(&file, text) {
+            tracing::warn!("{text}");
+        }
+    }
+
     /// Logs what is wrong with a file, once as long as it stays the same.
     fn complain(&self, file: &Path, text: &str) {
+        if self.is_news(file, text) {
+            tracing::warn!(file = %file.display(), "{text}");
+        }
+    }
+
+    /// Whether something else, or nothing, was said about the file last; remembers it.
+    fn is_news(&self, file: &Path, text: &str) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.get(file).is_some_and(|before| before == text) {
-            return;
+            return false;
         }
         if said.len() >= MAX_COMPLAINTS {
             said.clear();
         }
         said.insert(file.to_owned(), text.to_owned());
-        drop(said);
-        tracing::warn!(file = %file.display(), "{text}");
+        true
     }
+}
+
+/// Whether an agent of this id is inside the program.
+pub fn is_built_in(id: &str) -> bool {
+    BUILT_IN.iter().any(|built_in| built_in.0 == id)
 }
 
 /// Whether the text may name an agent: ASCII letters, digits, `_ . : > -` or U+4E00–U+9FFF, not `.` or `..`.
@@ -415,6 +437,7 @@ fn profile(id: &str, origin: Origin, yaml: AgentYaml, agent_md: Option<String>) 
         tools: yaml.tools.unwrap_or_default(),
         skills: yaml.skills.unwrap_or_default(),
         team: yaml.team.unwrap_or_default(),
+        missing: Vec::new(),
     }
 }
 

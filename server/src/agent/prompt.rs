@@ -1,16 +1,28 @@
 //! The system prompt of a run: the agent's own text, what the user and the project say, and how the program
 //! works, in one fixed order. A missing part is left out; a file that cannot be read is logged and left out.
 
-use super::files::{MAX_BYTES, read_text, split_front_matter};
+#[cfg(test)]
+mod tests;
+
+use super::files::{MAX_BYTES, read_allowed};
+use super::names::Names;
 use super::profile::Profile;
-use crate::clock;
-use serde::Deserialize;
+use super::skill::{ACTIVATE, Skill};
+use super::user::User;
+use crate::access::AccessLevel;
+use crate::text::head_chars;
+use crate::workspace::paths::Guard;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 /// Files that are read of one prompt folder.
 const MAX_FILES: usize = 64;
+
+/// Skills that are told of, the longest description of one in characters, and bytes of them all.
+const MAX_SKILLS: usize = 100;
+const SKILL_CHARS: usize = 1024;
+const SKILLS_BYTES: usize = 64 * 1024;
 
 /// What an agent is told when it has no text of its own.
 const NO_TEXT: &str = "You are a helpful assistant that works inside a folder with the tools it is given.";
@@ -45,71 +57,112 @@ pub struct Surroundings<'a> {
     pub context: Option<&'a str>,
     /// The tools that the run has, in the order in which the model sees them.
     pub tool_names: &'a [&'a str],
+    /// The skills that the agent may take up by itself.
+    pub skills: &'a [Skill],
+    /// What the user has said about themselves; none where there is no such file.
+    pub user: Option<&'a User>,
+    /// What placeholders stand for.
+    pub names: &'a Names,
+    /// The session's level.
+    pub access: AccessLevel,
+    /// What the session may read: a link to something hidden is left out.
+    pub guard: &'a Guard,
     /// Milliseconds since the Unix epoch, for `{{now}}`.
     pub now_ms: i64,
 }
 
-/// The front matter of USER.md.
-#[derive(Debug, Default, Deserialize)]
-struct User {
-    #[serde(rename = "user_name")]
-    name: Option<String>,
-    ai_name: Option<String>,
-    lang: Option<String>,
-}
-
 /// The whole text. Blocks on a dozen small files.
 pub fn system_prompt(profile: &Profile, around: &Surroundings<'_>) -> String {
-    let halo = around.workspace.join(".halo");
-    let user = knowledge(around, "USER.md");
-    let (user, user_text) = user.as_deref().map_or((None, ""), |text| {
-        let (front, body) = front_matter(text);
-        (Some(front), body)
-    });
-
     let mut told = Vec::new();
     if around.is_root && !profile.internal {
-        match &user {
-            Some(user) => told.push(user_profile(user, user_text)),
+        match around.user {
+            Some(user) => told.push(user_profile(user)),
             // Only an agent that can write the profile offers to.
-            None if around.tool_names.contains(&"file_write") => {
+            None if around.tool_names.contains(&"file_write") && around.access > AccessLevel::ReadOnly => {
                 told.push(scope(around, "bootstrap", BOOTSTRAP));
             }
             None => {}
         }
     }
-    let own = profile.agent_md.as_deref().or(profile.system_prompt.as_deref()).unwrap_or(NO_TEXT);
-    told.push(render(own, profile, user.as_ref(), around));
+    let own = [&profile.agent_md, &profile.system_prompt].into_iter().flatten();
+    let own = own.map(String::as_str).find(|text| !text.trim().is_empty()).unwrap_or(NO_TEXT);
+    told.push(around.names.agent_text(own, around.now_ms));
     told.push(around.context.map(str::to_owned).unwrap_or_default());
+    let roster = roster(profile, around.team);
+    // An agent without a text of its own hears of its team last.
+    let (roster, late_roster) =
+        if profile.agent_md.is_some() { (roster, String::new()) } else { (String::new(), roster) };
     if !profile.internal {
-        told.push(roster(profile, around.team));
+        told.push(roster);
         told.push(titled("## User Instructions", knowledge(around, "INSTRUCTIONS.md")));
-        told.push(titled("## User Instructions", folder_instructions(around)));
-        told.push(titled("## Project Knowledge", text_of(&halo.join("INDEX.md"))));
+    }
+    let on_the_way =
+        around.working_dir.and_then(|folder| folder_instructions(around.workspace, folder, around.guard));
+    told.push(titled("## User Instructions", on_the_way));
+    if !profile.internal {
+        let index = around.workspace.join(".halo/INDEX.md");
+        told.push(titled("## Project Knowledge", text_of(&index, around.guard)));
     }
 
     let mut rest = vec![join(&told, "\n\n---\n\n")];
     if !profile.internal {
         let place = around.workspace.display();
-        rest.push(if around.is_root {
-            format!("The project workspace is at: {place}")
+        if around.is_root {
+            rest.push(format!("The project workspace is at: {place}"));
         } else {
-            format!("The workspace root is: {place}")
-        });
-        if let Some(folder) = around.working_dir {
-            rest.push(format!("Working directory: {folder}"));
+            rest.push(format!("The workspace root is: {place}"));
+        }
+        match around.working_dir {
+            Some(folder) => rest.push(format!("Working directory: {folder}")),
+            None if around.is_root => {}
+            None => rest.push(format!("Working directory: {place}")),
         }
         if around.is_root {
             rest.push(scope(around, "root", if around.team.is_empty() { &ROOT[1..] } else { ROOT }));
         }
         rest.push(scope(around, "all", ALL));
     }
+    rest.push(available_skills(around.skills));
     rest.push(if around.tool_names.is_empty() {
         "You have no tools.".to_owned()
     } else {
         format!("Your available tools: {}. Only use tools in this list.", around.tool_names.join(", "))
     });
+    rest.push(late_roster);
     join(&rest, "\n\n")
+}
+
+/// The skills that an agent may take up by itself, within bounds.
+fn available_skills(skills: &[Skill]) -> String {
+    if skills.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "Each of these skills tells how to do tasks of one kind. When a task fits one, call `{ACTIVATE}` with its id \
+         first.\n\n<available_skills>"
+    );
+    for (number, skill) in skills.iter().enumerate() {
+        let words: Vec<&str> = skill.description.split_whitespace().collect();
+        let about = words.join(" ");
+        let entry = format!(
+            "\n  <skill>\n    <name>{}</name>\n    <id>{}</id>\n    <description>{}</description>\n  </skill>",
+            escaped(&skill.name),
+            escaped(&skill.id),
+            escaped(head_chars(&about, SKILL_CHARS))
+        );
+        if number == MAX_SKILLS || text.len() + entry.len() > SKILLS_BYTES {
+            tracing::warn!("{} skills are left out of the prompt: they are too many", skills.len() - number);
+            break;
+        }
+        text.push_str(&entry);
+    }
+    text.push_str("\n</available_skills>");
+    text
+}
+
+/// For the text or an attribute of XML.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The team, one line an agent: itself first, then by priority.
@@ -128,14 +181,15 @@ fn roster(profile: &Profile, team: &[Profile]) -> String {
     text
 }
 
-/// The INSTRUCTIONS.md of the folders on the way to the working directory, outer ones first.
-fn folder_instructions(around: &Surroundings<'_>) -> Option<String> {
-    let mut folder = around.workspace.to_owned();
+/// The INSTRUCTIONS.md of the folders on the way from the workspace to a folder in it, outer ones first. `None` where
+/// there are none. Blocks on a small file a folder.
+pub fn folder_instructions(workspace: &Path, folder: &str, guard: &Guard) -> Option<String> {
+    let mut place = workspace.to_owned();
     let mut texts = Vec::new();
-    for part in Path::new(around.working_dir?).components().take(MAX_FILES) {
-        folder.push(part);
-        if let Some(text) = text_of(&folder.join("INSTRUCTIONS.md")) {
-            let shown = folder.strip_prefix(around.workspace).unwrap_or(&folder).display();
+    for part in Path::new(folder).components().take(MAX_FILES) {
+        place.push(part);
+        if let Some(text) = text_of(&place.join("INSTRUCTIONS.md"), guard) {
+            let shown = place.strip_prefix(workspace).unwrap_or(&place).display();
             texts.push(format!("### {shown}\n\n{}", text.trim()));
         }
     }
@@ -144,11 +198,13 @@ fn folder_instructions(around: &Surroundings<'_>) -> Option<String> {
 
 /// A file of the workspace's `.halo/`, else of the home.
 fn knowledge(around: &Surroundings<'_>, name: &str) -> Option<String> {
-    text_of(&around.workspace.join(".halo").join(name)).or_else(|| text_of(&around.home_global.join(name)))
+    let own = around.workspace.join(".halo").join(name);
+    text_of(&own, around.guard).or_else(|| text_of(&around.home_global.join(name), around.guard))
 }
 
-fn text_of(file: &Path) -> Option<String> {
-    match read_text(file) {
+/// The file's text, where there is more than blanks in it.
+pub(super) fn text_of(file: &Path, guard: &Guard) -> Option<String> {
+    match read_allowed(file, guard) {
         Ok(text) => text.filter(|text| !text.trim().is_empty()),
         Err(error) => {
             tracing::warn!(file = %file.display(), %error, "left out of the prompt");
@@ -177,7 +233,7 @@ fn scope(around: &Surroundings<'_>, name: &str, built_in: &[&str]) -> String {
     files.sort();
     let mut room = MAX_BYTES as usize;
     let mut texts = Vec::new();
-    for text in files.iter().filter_map(|file| text_of(file)) {
+    for text in files.iter().filter_map(|file| text_of(file, around.guard)) {
         let Some(left) = room.checked_sub(text.len()) else {
             tracing::warn!(scope = name, "prompt files over 1 MiB are left out");
             break;
@@ -188,7 +244,7 @@ fn scope(around: &Surroundings<'_>, name: &str, built_in: &[&str]) -> String {
     join(&texts, "\n\n")
 }
 
-fn user_profile(user: &User, text: &str) -> String {
+fn user_profile(user: &User) -> String {
     let mut lines = String::from("## User Profile\n");
     for (label, value) in [("The user's name", &user.name), ("Your name", &user.ai_name)] {
         if let Some(value) = value {
@@ -197,49 +253,7 @@ fn user_profile(user: &User, text: &str) -> String {
         }
     }
     let language = user.lang.as_ref().map(|lang| format!("Reply in this language: {lang}"));
-    join(&[lines, text.to_owned(), language.unwrap_or_default()], "\n\n")
-}
-
-/// Splits `---` front matter off. What is no such block, or no YAML that we know, belongs to the text.
-fn front_matter(text: &str) -> (User, &str) {
-    let Some((yaml, body)) = split_front_matter(text) else { return (User::default(), text) };
-    crate::yaml::from_str(yaml).map_or((User::default(), text), |user| (user, body))
-}
-
-/// Fills in `{{name}}` for the names that an agent's text may use; everything else stays as typed.
-fn render(text: &str, profile: &Profile, user: Option<&User>, around: &Surroundings<'_>) -> String {
-    let workspace = || around.workspace.display().to_string();
-    let value = |name: &str| match name {
-        "workspace_root" => Some(workspace()),
-        "working_dir" => Some(
-            around
-                .working_dir
-                .map_or_else(workspace, |folder| around.workspace.join(folder).display().to_string()),
-        ),
-        "now" => Some(clock::iso(around.now_ms)),
-        "agent_name" => Some(profile.name.clone()),
-        "ai_name" => Some(user.and_then(|user| user.ai_name.clone()).unwrap_or_else(|| profile.name.clone())),
-        "user_name" => Some(user.and_then(|user| user.name.clone()).unwrap_or_else(|| "the user".to_owned())),
-        "args" => Some(String::new()),
-        _ => None,
-    };
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find("{{") {
-        let (before, from) = rest.split_at(start);
-        out.push_str(before);
-        let found = from[2..].find("}}").and_then(|end| Some((end + 4, value(from[2..2 + end].trim())?)));
-        if let Some((length, value)) = found {
-            out.push_str(&value);
-            rest = &from[length..];
-        } else {
-            // One brace only: the next may begin a placeholder (`{{{now}}`).
-            out.push('{');
-            rest = &from[1..];
-        }
-    }
-    out.push_str(rest);
-    out
+    join(&[lines, user.text.clone(), language.unwrap_or_default()], "\n\n")
 }
 
 fn titled(title: &str, text: Option<String>) -> String {
@@ -250,226 +264,4 @@ fn titled(title: &str, text: Option<String>) -> String {
 fn join(parts: &[String], with: &str) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
     parts.join(with)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::profile::Profiles;
-    use super::*;
-    use std::path::PathBuf;
-    use tempfile::TempDir;
-
-    struct Place {
-        _folder: TempDir,
-        workspace: PathBuf,
-        home: PathBuf,
-    }
-
-    fn place() -> Place {
-        let folder = tempfile::tempdir().unwrap();
-        let (workspace, home) = (folder.path().join("ws"), folder.path().join("global"));
-        fs::create_dir_all(workspace.join(".halo")).unwrap();
-        fs::create_dir_all(&home).unwrap();
-        Place { workspace, home, _folder: folder }
-    }
-
-    impl Place {
-        fn around(&self) -> Surroundings<'_> {
-            Surroundings {
-                workspace: &self.workspace,
-                home_global: &self.home,
-                is_root: true,
-                team: &[],
-                working_dir: None,
-                context: None,
-                tool_names: &["file_read", "file_write"],
-                now_ms: 1_796_148_373_010,
-            }
-        }
-
-        fn own(&self, name: &str, text: &str) {
-            write(&self.workspace.join(".halo").join(name), text);
-        }
-
-        fn global(&self, name: &str, text: &str) {
-            write(&self.home.join(name), text);
-        }
-    }
-
-    fn write(file: &Path, text: &str) {
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
-    }
-
-    fn agent(text: &str) -> Profile {
-        let profile = Profiles::new("/nowhere".into()).resolve(Path::new("/nowhere"), "default").unwrap();
-        Profile { agent_md: Some(text.into()), ..profile }
-    }
-
-    #[track_caller]
-    fn in_order(prompt: &str, parts: &[&str]) {
-        let mut from = 0;
-        for part in parts {
-            let at = prompt[from..]
-                .find(part)
-                .unwrap_or_else(|| panic!("`{part}` is missing or too early in:\n{prompt}"));
-            from += at + part.len();
-        }
-    }
-
-    #[test]
-    fn the_parts_of_a_root_prompt_stand_in_their_order() {
-        let place = place();
-        place.own("USER.md", "---\nuser_name: Ada\nlang: German\n---\nLikes tea.\n");
-        place.own("INSTRUCTIONS.md", "Be kind.");
-        place.own("INDEX.md", "A shop.");
-        let prompt = system_prompt(&agent("I am the agent."), &place.around());
-        let at = format!("The project workspace is at: {}", place.workspace.display());
-        in_order(
-            &prompt,
-            &[
-                "## User Profile\n\nThe user's name: Ada\n\nLikes tea.\n\nReply in this language: German\n\n---\n\n",
-                "I am the agent.\n\n---\n\n",
-                "## User Instructions\n\nBe kind.\n\n---\n\n",
-                "## Project Knowledge\n\nA shop.\n\n",
-                &at,
-                "# Memory",
-                "# Rules of conduct",
-                "# Using tools",
-                "# Shell commands",
-                "Your available tools: file_read, file_write. Only use tools in this list.",
-            ],
-        );
-        assert!(!prompt.contains("First meeting"));
-        assert!(prompt.ends_with("in this list."));
-    }
-
-    #[test]
-    fn files_of_the_workspace_stand_in_for_those_of_the_home() {
-        let place = place();
-        place.global("INSTRUCTIONS.md", "global manners");
-        place.global("prompts/all/B.md", "global B");
-        place.global("prompts/all/A.md", "global A");
-        place.global("prompts/all/A.windows.md", "for windows");
-        let prompt = system_prompt(&agent("x"), &place.around());
-        in_order(&prompt, &["global manners", "# Memory", "global A\n\nglobal B"]);
-        assert!(!prompt.contains("for windows") && !prompt.contains("# Using tools"));
-        place.own("INSTRUCTIONS.md", "own manners");
-        place.own("prompts/all/X.md", "own X");
-        let prompt = system_prompt(&agent("x"), &place.around());
-        in_order(&prompt, &["own manners", "own X"]);
-        assert!(!prompt.contains("global "));
-    }
-
-    #[test]
-    fn a_first_meeting_is_only_offered_by_who_can_note_it() {
-        let place = place();
-        assert!(system_prompt(&agent("x"), &place.around()).starts_with("# First meeting"));
-        let reader = Surroundings { tool_names: &["file_read"], ..place.around() };
-        assert!(system_prompt(&agent("x"), &reader).starts_with("x\n\nThe project workspace"));
-        let none = Surroundings { tool_names: &[], ..place.around() };
-        assert!(system_prompt(&agent("x"), &none).ends_with("You have no tools."));
-    }
-
-    #[test]
-    fn sub_agents_and_internal_ones_hear_less() {
-        let place = place();
-        place.own("USER.md", "Likes tea.");
-        place.own("INSTRUCTIONS.md", "Be kind.");
-        let child = system_prompt(&agent("x"), &Surroundings { is_root: false, ..place.around() });
-        in_order(
-            &child,
-            &["x", "Be kind.", "The workspace root is: ", "# Using tools", "Your available tools"],
-        );
-        assert!(!child.contains("tea") && !child.contains("# Memory"));
-        let internal = Profile { internal: true, ..agent("x") };
-        assert_eq!(
-            system_prompt(&internal, &place.around()),
-            "x\n\nYour available tools: file_read, file_write. Only use tools in this list."
-        );
-    }
-
-    #[test]
-    fn who_may_delegate_reads_the_team_itself_first_then_by_priority() {
-        let place = place();
-        let profiles = Profiles::new("/nowhere".into());
-        let me = profiles.resolve(Path::new("/nowhere"), "default").unwrap();
-        let team = profiles.team(Path::new("/nowhere"), &me, &[]);
-        let around = Surroundings { team: &team, ..place.around() };
-        let prompt = system_prompt(&me, &around);
-        in_order(
-            &prompt,
-            &[
-                "## Your Team\n\n- `default` (you) — Default: ",
-                "\n- `executor` — ",
-                "\n- `deep-executor` — ",
-                "## Delegation",
-            ],
-        );
-        let child = system_prompt(&me, &Surroundings { is_root: false, ..around });
-        assert!(child.contains("## Your Team") && !child.contains("## Delegation"));
-        assert!(!system_prompt(&me, &place.around()).contains("## Delegation"));
-    }
-
-    #[test]
-    fn a_sub_agent_reads_what_it_was_told_beside_and_the_instructions_on_the_way_to_its_folder() {
-        let place = place();
-        write(&place.workspace.join("a/INSTRUCTIONS.md"), "outer rules");
-        write(&place.workspace.join("a/b/INSTRUCTIONS.md"), "inner rules");
-        let around = Surroundings {
-            is_root: false,
-            working_dir: Some("a/b"),
-            context: Some("Only look, change nothing."),
-            ..place.around()
-        };
-        let prompt = system_prompt(&agent("in {{working_dir}}"), &around);
-        let place = format!("in {}/a/b", place.workspace.display());
-        in_order(
-            &prompt,
-            &[
-                &place,
-                "Only look",
-                "### a\n\nouter rules",
-                "### a/b\n\ninner rules",
-                "Working directory: a/b",
-            ],
-        );
-    }
-
-    #[test]
-    fn agent_md_beats_the_yaml_and_there_is_always_some_text() {
-        let place = place();
-        let reader = Surroundings { tool_names: &["file_read"], ..place.around() };
-        let yaml = Profile { system_prompt: Some("from yaml".into()), ..agent("from md") };
-        assert!(system_prompt(&yaml, &reader).starts_with("from md"));
-        assert!(system_prompt(&Profile { agent_md: None, ..yaml }, &reader).starts_with("from yaml"));
-        assert!(system_prompt(&Profile { agent_md: None, ..agent("") }, &reader).starts_with(NO_TEXT));
-    }
-
-    #[test]
-    fn placeholders_without_a_dot_are_filled_in_and_others_are_left() {
-        let place = place();
-        place.own("USER.md", "---\r\nuser_name: Ada\r\n---\r\n");
-        let around = place.around();
-        let user = User { name: Some("Ada".into()), ..User::default() };
-        let text = "{{ user_name }}|{{ai_name}}|{{now}}|{{{agent_name}}}|{{x.params.y}}|{{general.z}}|{{what}}|{{now";
-        assert_eq!(
-            render(text, &agent(""), Some(&user), &around),
-            "Ada|Default|2026-12-01T18:06:13.010Z|{Default}|{{x.params.y}}|{{general.z}}|{{what}}|{{now"
-        );
-        assert_eq!(
-            render("{{workspace_root}}{{args}} {{user_name}}", &agent(""), None, &around),
-            format!("{} the user", place.workspace.display())
-        );
-        assert!(system_prompt(&agent("for {{user_name}}"), &around).contains("for Ada"));
-    }
-
-    #[test]
-    fn front_matter_that_is_none_stays_text() {
-        for text in ["plain", "---\nno end", "---\n[broken\n---\nbody", "--- x\n"] {
-            assert_eq!(front_matter(text).1, text);
-        }
-        let (user, body) = front_matter("---\nai_name: Hal\nother: 1\n---\nbody");
-        assert_eq!((user.ai_name.as_deref(), body), (Some("Hal"), "body"));
-    }
 }

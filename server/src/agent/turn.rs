@@ -373,7 +373,7 @@ impl<S: From<Step>> Turn<'_, S> {
     }
 
     async fn answer(&self, call: Call, output: Output, duration_ms: Option<u64>) -> Result<(), Outcome> {
-        let mut for_model = output.cut(self.agent.render_chars);
+        let mut for_model = output.cut(self.agent.chars_for(&call.name));
         let Call { id, name, input, .. } = call;
         if let Some(warning) = self.loops.note(&name, &input, &output) {
             for_model.push_str("\n\n");

@@ -3,6 +3,7 @@
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
 use std::fmt;
+use std::path::Path;
 
 /// A mistake in the file, with its place.
 #[derive(Debug, PartialEq, Eq)]
@@ -173,7 +174,21 @@ pub(super) fn unknown_keys(text: &str) -> Vec<String> {
     found
 }
 
-fn mistake(error: &serde_saphyr::Error, source: &str) -> Mistake {
+impl Mistake {
+    /// The place and what is wrong, for people.
+    pub fn at(&self, file: &Path) -> String {
+        let field = self.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+        format!("{}:{}:{}: {field}{}", file.display(), self.line, self.column, self.text)
+    }
+
+    /// A mistake in the value of a key of block-style YAML; `field` is the key from the top.
+    pub fn at_key(source: &str, key: &str, field: &str, text: &str) -> Self {
+        at_key(source, key, field, text)
+    }
+}
+
+/// What the library says of a text, with its place.
+pub(super) fn mistake(error: &serde_saphyr::Error, source: &str) -> Mistake {
     let error = error.without_snippet();
     let (line, column) = error.location().map_or((1, 1), |at| (at.line().max(1), at.column().max(1)));
     let text = error.to_string();
@@ -204,7 +219,7 @@ fn field_at(source: &str, line: u64) -> Option<String> {
             continue;
         }
         match trimmed.split_once(':') {
-            Some((key, _)) if key.chars().all(|c| c.is_alphanumeric() || c == '_') => {
+            Some((key, _)) if key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-') => {
                 path.push(key);
                 outer = indent;
             }

@@ -4,8 +4,11 @@
 use crate::access::AccessLevel;
 use crate::agent::Agent;
 use crate::agent::compact;
+use crate::agent::names::Names;
 use crate::agent::profile::{self, DisabledItem, Profile, ProfileError, ProfileModel, Profiles, Visible};
-use crate::agent::prompt::{Surroundings, system_prompt};
+use crate::agent::prompt::{Surroundings, folder_instructions, system_prompt};
+use crate::agent::skill::{self, ActivateSkill, Shelf};
+use crate::agent::user::User;
 use crate::clock::Clock;
 use crate::config::{Effective, Home, Live};
 use crate::model::Model;
@@ -14,6 +17,7 @@ use crate::session::{AgentRequest, AgentSource, DelegationLimits, Member, Unavai
 use crate::tool::registry::Registry as Tools;
 use crate::tool::sandbox::{NetworkUse, Sandbox};
 use crate::tool::{Context, Limits, Tool};
+use crate::workspace::paths::{Guard, Rules};
 use secrecy::ExposeSecret;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +25,24 @@ use tokio_util::sync::CancellationToken;
 
 /// The provider inside the binary that needs no network and no key.
 const DEMO: &str = "demo";
+
+/// Names that may stand under `tools` although an agent gets these tools in another way, and one that is no more.
+const BY_OTHER_MEANS: [&str; 11] = [
+    "activate_skill",
+    "continue_task",
+    "draft",
+    "start_session",
+    "session_list",
+    "query_session",
+    "interrupt_session",
+    "stop_session",
+    "archive_session",
+    "get_session_output",
+    "query_agent",
+];
+
+/// Names of what is missing that are told.
+const MAX_MISSING: usize = 20;
 
 /// Finds and builds agents.
 pub struct Agents {
@@ -90,7 +112,47 @@ impl Agents {
         model.is_none_or(|model| self.models.takes_images(&chosen(model)))
     }
 
+    /// What is named in a profile and not to be had: tools that this program has not, and skills that are nowhere.
+    /// The level of whoever asks makes no difference.
+    fn missing(&self, profile: &Profile, workspace: &Path) -> Vec<String> {
+        let known =
+            |name: &String| self.tools.names().any(|tool| tool == name) || BY_OTHER_MEANS.contains(&&**name);
+        let tools = profile.tools.iter().filter(|name| !known(name)).cloned();
+        let guard = self.guard(workspace, AccessLevel::Full);
+        let global = self.home.skills_dir();
+        let shelf =
+            Shelf { global: &global, workspace, guard: &guard, access: AccessLevel::Full, disabled: &[] };
+        let skills = profile.skills.iter().filter(|id| shelf.find(id).is_none()).cloned();
+        tools.chain(skills).take(MAX_MISSING).collect()
+    }
+
+    /// Logs what a profile names and is not to be had, once as long as it stays the same.
+    fn tell_missing(&self, profile: &Profile, workspace: &Path) {
+        let missing = self.missing(profile, workspace);
+        if !missing.is_empty() {
+            let text =
+                format!("the agent `{}` works without what is not here: {}", profile.id, missing.join(", "));
+            self.profiles.complain_of(workspace, &profile.id, &text);
+        }
+    }
+
+    /// What a session of this level may read.
+    fn guard(&self, workspace: &Path, access: AccessLevel) -> Guard {
+        let settings = self.live.current();
+        Guard::new(Rules {
+            workspace,
+            user_home: &super::user_home(),
+            halo_home: self.home.path(),
+            access,
+            hidden_dirs: &settings.hidden_dirs,
+            hidden_files: &settings.hidden_files,
+            writable_dirs: &settings.writable_dirs,
+        })
+    }
+
     fn context(&self, workspace: &Path, access: AccessLevel, settings: &Effective) -> Context {
+        let home_global = self.home.global();
+        let params = settings.params(workspace, |id, key| skill::is_secret(&home_global, workspace, id, key));
         Context {
             workspace: workspace.to_owned(),
             user_home: super::user_home(),
@@ -102,6 +164,7 @@ impl Agents {
             sandbox: self.sandbox.clone(),
             sandbox_network: NetworkUse::from_setting(&settings.sandbox_network),
             url_allowlist: settings.url_allowlist.clone(),
+            params: Arc::new(params),
             limits: Limits {
                 shell_timeout: settings.shell_timeout,
                 shell_output_bytes: settings.shell_output_bytes,
@@ -135,6 +198,7 @@ impl AgentSource for Agents {
     fn visible(&self, workspace: &Path, disabled: &[DisabledItem]) -> Visible {
         let mut visible = self.profiles.visible(workspace, disabled);
         for agent in &mut visible.agents {
+            agent.missing = self.missing(agent, workspace);
             // A name that no tool has is of no effect, so nobody should count on it.
             agent.tools.retain(|name| self.tools.names().any(|tool| tool == name));
         }
@@ -158,7 +222,11 @@ impl AgentSource for Agents {
         disabled: &[DisabledItem],
     ) -> Result<Vec<Member>, String> {
         let profile = self.profiles.resolve(workspace, agent_id).map_err(|error| error.to_string())?;
+        let guard = self.guard(workspace, access);
+        let global = self.home.skills_dir();
+        let shelf = Shelf { global: &global, workspace, guard: &guard, access, disabled };
         let member = |member: Profile| {
+            let skills = shelf.listed(&member.skills).into_iter().map(|skill| skill.id);
             let sight = self.sees(member.model.as_ref());
             let tools = self.tools.select(&member.tools, access, self.holds(access), sight);
             Member {
@@ -167,10 +235,33 @@ impl AgentSource for Agents {
                 id: member.id,
                 name: member.name,
                 description: member.description,
-                skills: member.skills,
+                skills: skills.collect(),
             }
         };
         Ok(self.profiles.team(workspace, &profile, disabled).into_iter().map(member).collect())
+    }
+
+    fn names(&self, workspace: &Path, agent_name: &str, access: AccessLevel) -> Names {
+        let context = self.context(workspace, access, &self.live.current());
+        let user = User::read(workspace, &self.home.global(), &context.guard());
+        names_of(agent_name, user.as_ref(), None, &context)
+    }
+
+    fn instructions(
+        &self,
+        workspace: &Path,
+        folder: &str,
+        access: AccessLevel,
+    ) -> Result<(String, String), String> {
+        let guard = self.guard(workspace, access);
+        // What is hidden is as good as missing.
+        let real =
+            guard.open_folder(&workspace.join(folder)).map_err(|_| "there is no such folder".to_owned())?;
+        let inside = real.strip_prefix(guard.workspace()).ok().and_then(Path::to_str);
+        let inside = inside.ok_or_else(|| "the folder is outside of the workspace".to_owned())?;
+        let text = folder_instructions(workspace, inside, &guard);
+        let text = text.ok_or_else(|| "there is no INSTRUCTIONS.md on the way to it".to_owned())?;
+        Ok((if inside.is_empty() { "." } else { inside }.to_owned(), text))
     }
 
     fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String> {
@@ -185,16 +276,36 @@ impl AgentSource for Agents {
         if !team.is_empty() {
             tools.extend(request.delegation);
         }
+        let context = self.context(workspace, access, &settings);
+        let (guard, home_global) = (context.guard(), self.home.global());
+        let user = User::read(workspace, &home_global, &guard);
+        let names = names_of(&profile.name, user.as_ref(), request.working_dir, &context);
+        let global = self.home.skills_dir();
+        let shelf = Shelf { global: &global, workspace, guard: &guard, access, disabled: request.disabled };
+        let mut skills = shelf.listed(&profile.skills);
+        skills.retain(|skill| skill.for_models);
+        if !skills.is_empty() {
+            let disabled = request.disabled.to_vec();
+            let activate =
+                ActivateSkill::new(profile.skills.clone(), disabled, names.clone(), self.clock.clone());
+            tools.push(Arc::new(activate));
+        }
+        self.tell_missing(&profile, workspace);
         let specs: Arc<[_]> = tools.iter().map(|tool| tool.spec()).collect();
         let tool_names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
         let around = Surroundings {
             workspace,
-            home_global: &self.home.global(),
+            home_global: &home_global,
             is_root,
             team: &team,
             working_dir: request.working_dir,
             context: request.prompt_context,
             tool_names: &tool_names,
+            skills: &skills,
+            user: user.as_ref(),
+            names: &names,
+            access,
+            guard: &guard,
             now_ms: self.clock.now_ms(),
         };
         Ok(Agent {
@@ -203,7 +314,7 @@ impl AgentSource for Agents {
             model,
             tools,
             specs,
-            context: self.context(workspace, access, &settings),
+            context,
             max_tries: settings.max_retries,
             render_chars: settings.tool_result_render_chars,
             display_bytes: settings.tool_result_ui_chars,
@@ -215,6 +326,18 @@ impl AgentSource for Agents {
                 max_message_slice: settings.max_message_slice,
             },
         })
+    }
+}
+
+/// What placeholders stand for.
+fn names_of(agent_name: &str, user: Option<&User>, working_dir: Option<&str>, context: &Context) -> Names {
+    Names {
+        workspace: context.workspace.clone(),
+        working_dir: working_dir.map(str::to_owned),
+        agent_name: agent_name.to_owned(),
+        user_name: user.and_then(|user| user.name.clone()),
+        ai_name: user.and_then(|user| user.ai_name.clone()),
+        params: context.params.clone(),
     }
 }
 

@@ -7,7 +7,9 @@ use super::sections::{Sections, Workspaces};
 use super::table::{self, SETTINGS, Setting};
 use super::value::Value;
 use crate::allow_list::AllowList;
+use crate::placeholder::Params;
 use secrecy::SecretString;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,6 +155,24 @@ impl Effective {
         self.of_workspace(workspace)
             .and_then(|sections| sections.param(id, key))
             .or_else(|| self.sections.param(id, key))
+    }
+
+    /// Every parameter as a workspace's texts and commands may use it: the workspace's before the global one. Masked
+    /// are secrets, what came out of the environment, and the params of which `is_secret` says so by id and key.
+    pub fn params(&self, workspace: &Path, is_secret: impl Fn(&str, &str) -> bool) -> Params {
+        let own = self.workspaces.sections(workspace, &self.environment);
+        let mut values = BTreeMap::new();
+        let mut masked: Vec<String> = Vec::new();
+        for sections in [&*self.sections, &*own] {
+            masked.extend(sections.masked().map(str::to_owned));
+            for (id, key, value) in sections.param_values() {
+                if is_secret(id, key) {
+                    masked.push(value.to_owned());
+                }
+                values.insert((id.to_owned(), key.to_owned()), value.to_owned());
+            }
+        }
+        Params::new(values, masked)
     }
 
     /// The params and secrets of the global file.

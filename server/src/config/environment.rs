@@ -26,14 +26,7 @@ impl Environment {
     pub fn expand(&self, text: &str, mut unset: impl FnMut(&str)) -> String {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(start) = rest.find("<<") {
-            let after = &rest[start + 2..];
-            let name = after.split_once(">>").map(|(name, _)| name).filter(|name| is_name(name));
-            let Some(name) = name else {
-                expanded.push_str(&rest[..=start]);
-                rest = &rest[start + 1..];
-                continue;
-            };
+        while let Some((start, name)) = next_name(rest) {
             expanded.push_str(&rest[..start]);
             let end = start + 2 + name.len() + 2;
             if let Some(value) = self.get(name) {
@@ -47,6 +40,31 @@ impl Environment {
         expanded.push_str(rest);
         expanded
     }
+
+    /// The values that [`Self::expand`] puts into the text.
+    pub fn values_in(&self, text: &str) -> Vec<String> {
+        let mut values = Vec::new();
+        let mut rest = text;
+        while let Some((start, name)) = next_name(rest) {
+            values.extend(self.get(name).map(str::to_owned));
+            rest = &rest[start + 2 + name.len() + 2..];
+        }
+        values
+    }
+}
+
+/// Where the next `<<NAME>>` begins, and the name.
+fn next_name(text: &str) -> Option<(usize, &str)> {
+    let mut from = 0;
+    while let Some(found) = text[from..].find("<<") {
+        let start = from + found;
+        let name = text[start + 2..].split_once(">>").map(|(name, _)| name).filter(|name| is_name(name));
+        if let Some(name) = name {
+            return Some((start, name));
+        }
+        from = start + 1;
+    }
+    None
 }
 
 impl<'a> FromIterator<(&'a str, &'a str)> for Environment {
@@ -93,6 +111,8 @@ mod tests {
         let mut missing = None;
         assert_eq!(environment.expand(text, |name| missing = Some(name.to_owned())), expanded);
         assert_eq!(missing.as_deref(), unset);
+        let used = environment.values_in(text);
+        assert_eq!(used, vec!["sk-1"; text.matches("<<KEY>>").count()]);
     }
 
     proptest! {

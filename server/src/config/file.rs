@@ -190,4 +190,9 @@ impl<'a> Reader<'a> {
             self.problems.push(Problem::at(Severity::Warning, self.path, place, text));
         })
     }
+
+    /// What [`Self::expand`] takes out of the environment.
+    pub fn values_in(&self, text: &str) -> Vec<String> {
+        self.environment.map(|environment| environment.values_in(text)).unwrap_or_default()
+    }
 }

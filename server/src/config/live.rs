@@ -332,6 +332,26 @@ mod tests {
         assert_eq!(secret("a"), "global");
     }
 
+    #[test]
+    fn params_are_merged_and_what_must_not_be_read_is_masked() {
+        let (dir, home) = home();
+        let workspace = dir.path().join("ws");
+        std::fs::create_dir_all(workspace.join(".halo")).unwrap();
+        let global =
+            "p:\n  secrets: {k: kept-secret}\n  params: {a: one, b: 'x <<TOKEN>>', pin: 'pin-9999'}\n";
+        std::fs::write(home.settings_yaml(), global).unwrap();
+        std::fs::write(workspace.join(".halo/settings.yaml"), "p:\n  params: {a: two}\n").unwrap();
+        let environment = Environment::from_iter([("TOKEN", "from-outside")]);
+        let live = Live::load(&home, environment, Overrides::default(), Vec::new()).unwrap().0;
+        let params = live.current().params(&workspace, |id, key| (id, key) == ("p", "pin"));
+        let get = |name| params.get(name).map(str::to_owned);
+        assert_eq!(get("p.params.a").as_deref(), Some("two"));
+        assert_eq!(get("p.params.b").as_deref(), Some("x from-outside"));
+        assert_eq!((get("p.secrets.k"), get("p.params.k")), (None, None));
+        let shown = params.masks().hide("two x from-outside pin-9999 kept-secret".into());
+        assert_eq!(shown, "two x **** **** ****");
+    }
+
     #[tokio::test]
     async fn a_file_that_an_editor_replaces_is_taken_up() {
         let (_dir, home) = home();

@@ -7,7 +7,7 @@ use super::problem::{Problem, Severity};
 use super::table::{self, Source};
 use super::yaml::{Content, Entry, Node};
 use secrecy::{ExposeSecret, SecretString};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -19,6 +19,8 @@ pub struct Sections {
     secrets: BTreeMap<(String, String), SecretString>,
     /// Line and column of each secret's key.
     secret_places: BTreeMap<(String, String), (u64, u64)>,
+    /// What came out of the environment by `<<NAME>>`.
+    from_environment: BTreeSet<String>,
 }
 
 impl Sections {
@@ -47,9 +49,16 @@ impl Sections {
         self.params.iter().map(|((id, key), value)| (id.as_str(), key.as_str(), value.as_str()))
     }
 
+    /// What nobody is to read of what commands print: every secret, and what `<<NAME>>` took out of the environment.
+    pub fn masked(&self) -> impl Iterator<Item = &str> {
+        let secrets = self.secrets.values().map(ExposeSecret::expose_secret);
+        secrets.chain(self.from_environment.iter().map(String::as_str))
+    }
+
     /// Whether two files give the same.
     pub fn same_as(&self, other: &Self) -> bool {
         self.params == other.params
+            && self.from_environment == other.from_environment
             && self.secrets.len() == other.secrets.len()
             && self.secrets.iter().zip(&other.secrets).all(|((name, a), (other_name, b))| {
                 name == other_name && a.expose_secret() == b.expose_secret()
@@ -100,6 +109,7 @@ impl Sections {
                 Content::Null => {}
                 Content::Scalar(text) if text.is_empty() => {}
                 Content::Scalar(text) => {
+                    self.from_environment.extend(reader.values_in(text));
                     let text = reader.expand(text, leaf.value.place);
                     if is_secret {
                         self.secret_places.insert(name.clone(), leaf.place);

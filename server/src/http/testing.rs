@@ -213,6 +213,10 @@ impl AgentSource for NoAgents {
     fn build(&self, _: AgentRequest<'_>) -> Result<Agent, String> {
         Err("no agent here".into())
     }
+
+    fn instructions(&self, _: &Path, _: &str, _: AccessLevel) -> Result<(String, String), String> {
+        Err("no folder here".into())
+    }
 }
 
 /// An engine without agents: no test of this floor starts a run.

@@ -4,6 +4,8 @@
 use super::ids::SessionId;
 use super::workspace::Workspace;
 use super::{Engine, Listed, SessionError, internal};
+use crate::access::AccessLevel;
+use crate::agent::names::Names;
 use crate::agent::profile::{DisabledItem, Profile};
 use crate::store::{catalog, sessions, tree};
 use std::path::Path;
@@ -115,6 +117,21 @@ impl Workspace {
 }
 
 impl Engine {
+    /// What placeholders stand for in the texts of an agent of this name, for a session of this level.
+    pub async fn names(
+        &self,
+        folder: &Path,
+        agent_name: &str,
+        access: AccessLevel,
+    ) -> Result<Names, SessionError> {
+        let (source, folder, name) = (self.agent_source(), folder.to_owned(), agent_name.to_owned());
+        let look = tokio::task::spawn_blocking(move || {
+            let real = folder.canonicalize().unwrap_or(folder);
+            source.names(&real, &name, access)
+        });
+        look.await.map_err(|error| internal("looking at placeholders", &error))
+    }
+
     /// The agents of a folder, whether or not it has been used as a workspace; `disabled` are left out.
     pub async fn agents(&self, folder: &Path, disabled: Vec<DisabledItem>) -> Result<Agents, SessionError> {
         let (source, folder) = (self.agent_source(), folder.to_owned());

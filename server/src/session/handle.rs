@@ -3,6 +3,7 @@
 use super::actor::Command;
 use super::ids::SessionId;
 use super::receive::Arrival;
+use super::scope::Scope;
 use super::workspace::{Workspace, ask};
 use super::{Compaction, ContextInfo, Feed, From, Inbound, Sent, SessionError, Snapshot};
 use crate::store::{log, sessions};
@@ -30,7 +31,8 @@ impl Handle {
     /// Stores the message and starts a run or queues it; creates the session where it is missing. Once called, the
     /// message may be stored even if the caller stops waiting.
     pub async fn send(&self, message: Inbound) -> Result<Sent, SessionError> {
-        self.deliver(message.into()).await
+        let scope = Scope::of(&self.workspace, &message.text, message.access).await;
+        self.deliver(Arrival { scope, ..message.into() }).await
     }
 
     pub(super) async fn deliver(&self, message: Arrival) -> Result<Sent, SessionError> {

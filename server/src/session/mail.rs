@@ -154,6 +154,7 @@ impl Actor {
                 let entry = QueueEntry {
                     at: place.at,
                     text,
+                    for_model: None,
                     images: Vec::new(),
                     access: AccessLevel::from_stored(&row.access_level),
                     source: Some(sender.to_owned()),

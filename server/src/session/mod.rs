@@ -22,6 +22,7 @@ mod report;
 mod resume;
 pub mod rows;
 mod run;
+mod scope;
 mod state;
 mod steps;
 mod tree;

@@ -11,6 +11,7 @@ use super::report::{Said, Siblings};
 use super::resume::Resume;
 use super::rows::{self, ContentBlock, Standing};
 use super::run::{self, RunStep, Start};
+use super::scope::Scope;
 use super::state::{ActiveRun, Cancelled, Left, QueueEntry};
 use super::{Inbound, InboundImage, Sent, SessionError};
 use crate::access::AccessLevel;
@@ -31,6 +32,8 @@ pub(super) struct Arrival {
     pub text: String,
     pub images: Vec<InboundImage>,
     pub saved: Saved,
+    /// What its `@scope` markers make of it.
+    pub scope: Scope,
     /// The sender's level.
     pub access: AccessLevel,
     /// The agent, where this makes a root.
@@ -46,7 +49,8 @@ pub(super) struct Arrival {
 impl std::convert::From<Inbound> for Arrival {
     fn from(message: Inbound) -> Self {
         let Inbound { text, images, saved, access, agent_id } = message;
-        Self { text, images, saved, access, agent_id, source: None, hard: false, birth: None }
+        let scope = Scope::default();
+        Self { text, images, saved, scope, access, agent_id, source: None, hard: false, birth: None }
     }
 }
 
@@ -132,8 +136,13 @@ impl Actor {
         let text = shown(&message);
         let place = self.place();
         writes.push(Self::log_write(place, rows::user(place, &text)));
+        for notice in &message.scope.notices {
+            let place = self.place();
+            writes.push(Self::log_write(place, rows::notification(place, &row.agent_name, notice)));
+        }
         writes.push(Write::RunStarted { at: place.at, crashes: 0 });
-        writes.push(self.push_message(user_message(place.at, &text, &message.images)).1);
+        let for_model = message.scope.for_model.as_deref().unwrap_or(&text);
+        writes.push(self.push_message(user_message(place.at, for_model, &message.images)).1);
         if let Some(birth) = &message.birth {
             let item = Item::Started {
                 agent_name: row.agent_name.clone(),
@@ -245,10 +254,14 @@ impl Actor {
         let text = shown(&message);
         let place = self.place();
         writes.push(Self::log_write(place, rows::user(place, &text)));
+        for notice in &message.scope.notices {
+            let place = self.place();
+            writes.push(Self::log_write(place, rows::notification(place, &row.agent_name, notice)));
+        }
         let seq = self.next.queue;
         self.next.queue += 1;
-        let Arrival { images, saved, source, .. } = message;
-        let entry = QueueEntry { at: place.at, text, images, access, source };
+        let Arrival { images, saved, source, scope, .. } = message;
+        let entry = QueueEntry { at: place.at, text, for_model: scope.for_model, images, access, source };
         writes.push(Write::Enqueue { seq, entry: serde_json::to_string(&entry).unwrap_or_default() });
         if let Err(error) = self.commit(writes).await {
             self.unsettle(settled);
@@ -298,7 +311,10 @@ impl Actor {
         });
         let mut content: Vec<Block> = entries
             .iter()
-            .flat_map(|(_, entry)| user_message(entry.at, &entry.text, &entry.images).content)
+            .flat_map(|(_, entry)| {
+                let text = entry.for_model.as_deref().unwrap_or(&entry.text);
+                user_message(entry.at, text, &entry.images).content
+            })
             .collect();
         let mut writes = Vec::new();
         if let Some(Siblings { told, shown }) = siblings {

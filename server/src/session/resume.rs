@@ -68,8 +68,14 @@ impl Actor {
     pub fn queue_going_on(&mut self) -> Option<Write> {
         let access = self.run.as_ref()?.access;
         let place = self.place();
-        let entry =
-            QueueEntry { at: place.at, text: GO_ON.to_owned(), images: Vec::new(), access, source: None };
+        let entry = QueueEntry {
+            at: place.at,
+            text: GO_ON.to_owned(),
+            for_model: None,
+            images: Vec::new(),
+            access,
+            source: None,
+        };
         // It leaves the queue in the same transaction, so it is never in the store.
         self.queue.push((self.next.queue, entry));
         self.next.queue += 1;

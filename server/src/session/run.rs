@@ -9,6 +9,7 @@ use super::rows::CallFigures;
 use super::workspace::Workspace;
 use crate::access::AccessLevel;
 use crate::agent::Agent;
+use crate::agent::names::Names;
 use crate::agent::profile::{DisabledItem, Visible};
 use crate::agent::turn::{self, Outcome, Step};
 use crate::tool::Tool;
@@ -55,6 +56,20 @@ pub trait AgentSource: Send + Sync {
         access: AccessLevel,
         disabled: &[DisabledItem],
     ) -> Result<Vec<Member>, String>;
+
+    /// What placeholders stand for in the texts of an agent of this name, for a session of this level.
+    fn names(&self, workspace: &Path, agent_name: &str, _: AccessLevel) -> Names {
+        Names { workspace: workspace.to_owned(), agent_name: agent_name.to_owned(), ..Names::default() }
+    }
+
+    /// The instructions of a folder that a message names, and of those above it: the folder relative to the
+    /// workspace, and the text. The error says why there are none for a session of this level.
+    fn instructions(
+        &self,
+        workspace: &Path,
+        folder: &str,
+        access: AccessLevel,
+    ) -> Result<(String, String), String>;
 
     /// The limits of delegation in force.
     fn delegation(&self) -> DelegationLimits {

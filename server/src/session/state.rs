@@ -20,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct QueueEntry {
     pub at: i64,
     pub text: String,
+    /// What the model reads, where that is not the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_model: Option<String>,
     #[serde(default)]
     pub images: Vec<super::InboundImage>,
     pub access: AccessLevel,

@@ -5,7 +5,7 @@
 pub mod registry;
 
 pub(crate) mod args;
-mod blocking;
+pub(crate) mod blocking;
 mod file_edit;
 mod file_list;
 mod file_read;
@@ -17,6 +17,7 @@ mod rm_guard;
 pub mod sandbox;
 mod shell_exec;
 mod shell_output;
+mod shell_params;
 mod shell_process;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -31,6 +32,7 @@ pub use registry::Registry;
 use crate::access::AccessLevel;
 use crate::allow_list::AllowList;
 use crate::model::ToolSpec;
+use crate::placeholder::Params;
 use crate::text::{cut_middle_with_note, cut_with_note};
 use crate::workspace::paths::{Guard, Rules};
 use futures_util::future::BoxFuture;
@@ -91,6 +93,8 @@ pub struct Context {
     pub sandbox_network: NetworkUse,
     /// What may be called beside public addresses.
     pub url_allowlist: Arc<AllowList>,
+    /// What commands may use of the settings, and what nobody is to read of what they print.
+    pub params: Arc<Params>,
     /// The limits in force.
     pub limits: Limits,
     /// Cancelled by stop, interrupt and shutdown.

@@ -10,7 +10,7 @@ use super::rm_guard::RmGuard;
 use super::sandbox::{self, Failure, Refusal};
 use super::shell_output::HeadAndTail;
 use super::shell_process::{Plain, Running};
-use super::{Context, Output, Tool};
+use super::{Context, Output, Tool, shell_params};
 use crate::access::AccessLevel;
 use crate::model::ToolSpec;
 use futures_util::FutureExt;
@@ -90,10 +90,12 @@ impl Tool for ShellExec {
 
     fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output> {
         async move {
-            match check(&Args::new("shell_exec", &input), context) {
+            let input = shell_params::filled(input, context);
+            let output = match check(&Args::new("shell_exec", &input), context) {
                 Ok(command) => execute(command, context).await,
                 Err(reason) => Output::error(reason),
-            }
+            };
+            shell_params::masked(output, context)
         }
         .boxed()
     }

@@ -36,6 +36,7 @@ impl Place {
             sandbox: Sandbox::new(root.join("home"), root.join("halo"), None),
             sandbox_network: NetworkUse::On,
             url_allowlist: Arc::default(),
+            params: Arc::default(),
             limits: Limits::default(),
             cancel: CancellationToken::new(),
         };

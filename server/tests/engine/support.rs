@@ -215,6 +215,10 @@ impl AgentSource for Source {
         }])
     }
 
+    fn instructions(&self, _: &Path, folder: &str, _: AccessLevel) -> Result<(String, String), String> {
+        if folder == "src" { Ok(("src".into(), "rules of src".into())) } else { Err("no such folder".into()) }
+    }
+
     fn build(&self, request: AgentRequest<'_>) -> Result<Agent, String> {
         let AgentRequest { workspace, access, always, delegation, .. } = request;
         self.0.levels.lock().unwrap().push(access);
@@ -238,6 +242,7 @@ impl AgentSource for Source {
                 sandbox: Sandbox::new("/nonexistent".into(), "/nonexistent".into(), None),
                 sandbox_network: NetworkUse::On,
                 url_allowlist: Arc::default(),
+                params: Arc::default(),
                 limits: Limits::default(),
                 cancel: CancellationToken::new(),
             },

@@ -53,9 +53,9 @@ async fn skills_are_listed_described_and_switched_off_in_one_workspace() {
     place.write(".halo/skills/own/SKILL.md", "---\nname: own\ndescription: Of this folder\n---\n");
     let (readonly, writer) = (server.client("readonly").await, server.client("workspace").await);
     let list = reply(&readonly, "/skill list").await;
-    assert!(list.contains("1. [workspace] own — Of this folder") && !list.contains("pdf"), "{list}");
+    assert!(list.contains(". [workspace] own — Of this folder") && !list.contains("pdf"), "{list}");
     let list = reply(&writer, "/skill list").await;
-    assert!(list.contains("2. [global] pdf — Reads PDF files"), "{list}");
+    assert!(list.contains(". [global] pdf — Reads PDF files"), "{list}");
     for _ in 0..2 {
         assert!(reply(&writer, "/skill disable pdf").await.contains("off in this workspace"));
     }
@@ -67,9 +67,14 @@ async fn skills_are_listed_described_and_switched_off_in_one_workspace() {
         })
         .unwrap();
     assert_eq!(stored, "skill pdf global");
-    let desc = reply(&writer, "/skill desc 2").await;
+    let number = |list: &str, id: &str| {
+        let line = list.lines().find(|line| line.contains(&format!("] {id}"))).unwrap().to_owned();
+        line.trim_start().split('.').next().unwrap().to_owned()
+    };
+    let number = number(&reply(&writer, "/skill list").await, "pdf");
+    let desc = reply(&writer, &format!("/skill desc {number}")).await;
     assert!(desc.contains("Reads PDF files") && desc.contains("off") && desc.contains("workspace"), "{desc}");
-    assert!(reply(&writer, "/skill enable 2").await.contains("on in this workspace"));
+    assert!(reply(&writer, &format!("/skill enable {number}")).await.contains("on in this workspace"));
     assert!(!reply(&writer, "/skill list").await.contains("(off)"));
     assert!(reply(&readonly, "/skill desc pdf").await.contains("no skill pdf"));
 }

@@ -180,8 +180,8 @@ async fn a_command_passes_the_same_checks_as_a_message() {
 }
 
 #[rstest]
-#[case("full", &["(info/switch)", "(list/desc/enable/disable)"], &[])]
-#[case("workspace", &["(info)", "(list/desc/enable/disable)"], &["(info/switch"])]
+#[case("full", &["(info/switch/setup/tidy)", "(list/desc/enable/disable/delete/create/update)"], &[])]
+#[case("workspace", &["(info/setup/tidy)", "(list/desc/enable/disable)"], &["(info/switch", "create"])]
 #[case("readonly", &["(info)", "(list/desc)"], &["(info/switch", "enable"])]
 #[case("observer", &["(info)", "(list/desc)"], &["(info/switch", "enable"])]
 #[tokio::test]

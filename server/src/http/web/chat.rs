@@ -2,7 +2,7 @@
 //! the server, which [`commands`] answers.
 
 use super::body::Fields;
-use super::commands::{self, Asked};
+use super::commands::{self, Asked, Attached};
 use super::request::{Overrides, Target};
 use super::{images, session_or_latest, to_the_end};
 use crate::http::AppState;
@@ -15,7 +15,8 @@ use crate::workspace::inbound::{self, Media, Saved};
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use serde_json::value::RawValue;
 
 /// Larger bodies are taken apart on a thread that may block.
@@ -35,7 +36,8 @@ pub async fn chat(
     };
     let stream = state.streams.register(&caller);
     if commands::is_command(&said.text) {
-        let asked = Asked { state, caller, target, agent_id: named.agent_id };
+        let attached = Attached { images: said.images, files: said.files };
+        let asked = Asked { state, caller, target, agent_id: named.agent_id, attached };
         let answered = commands::answer(asked, said.text).await;
         return answered.map(|answer| stream.over(answer)).or_else(in_stream);
     }
@@ -52,7 +54,8 @@ pub async fn chat(
     }
 }
 
-async fn send(
+/// Sends the message; `files` are saved first.
+pub(super) async fn send(
     state: AppState,
     caller: Caller,
     target: Target,
@@ -85,10 +88,17 @@ fn with_lines(text: &str, lines: &[String]) -> String {
     if text.trim().is_empty() { lines } else { format!("{text}\n\n{lines}") }
 }
 
-fn answer(id: &SessionId, sent: Sent) -> Response {
+/// The answer to a message.
+pub(super) fn answer(id: &SessionId, sent: Sent) -> Response {
+    sse::response(frames(id, sent))
+}
+
+/// The frames of the answer.
+pub(super) fn frames(id: &SessionId, sent: Sent) -> BoxStream<'static, Bytes> {
+    let first = stream::iter([sse::session(id)]);
     match sent {
-        Sent::Started(feed) => sse::response(stream::iter([sse::session(id)]).chain(feed.0)),
-        Sent::Queued(at) => sse::ended(&[sse::session(id), sse::queued(&at)]),
+        Sent::Started(feed) => first.chain(feed.0).boxed(),
+        Sent::Queued(at) => first.chain(stream::iter([sse::queued(&at)])).boxed(),
     }
 }
 

@@ -4,6 +4,7 @@ use super::Caller;
 use crate::access::AccessLevel;
 use crate::session::ids::SessionId;
 use crate::session::receive::Arrival;
+use crate::session::scope::Scope;
 use crate::session::{Unavailable, rows};
 use crate::store::sessions::SessionRow;
 use crate::text::head_chars;
@@ -95,6 +96,7 @@ impl Caller {
             text: message.to_owned(),
             images: Vec::new(),
             saved: Saved::default(),
+            scope: Scope::default(),
             access: context.access,
             agent_id: None,
             source: Some(self.session.to_string()),

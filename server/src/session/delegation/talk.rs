@@ -3,6 +3,7 @@
 use super::Caller;
 use crate::session::Sent;
 use crate::session::receive::Arrival;
+use crate::session::scope::Scope;
 use crate::tool::Context;
 use crate::tool::args::Args;
 use crate::workspace::inbound::Saved;
@@ -26,6 +27,7 @@ impl Caller {
             text: text.to_owned(),
             images: Vec::new(),
             saved: Saved::default(),
+            scope: Scope::default(),
             access: context.access,
             agent_id: None,
             source: Some(self.session.to_string()),

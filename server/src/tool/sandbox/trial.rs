@@ -88,6 +88,7 @@ fn try_bwrap(user_home: &Path, halo_home: &Path) -> Result<(PathBuf, Result<Tool
         sandbox: Sandbox::new(user_home.to_owned(), halo_home.to_owned(), None),
         sandbox_network: NetworkUse::On,
         url_allowlist: Arc::default(),
+        params: Arc::default(),
         limits: Limits::default(),
         cancel: CancellationToken::new(),
     };

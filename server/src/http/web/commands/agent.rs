@@ -1,5 +1,6 @@
 //! `/agent`: who there is, and a new session with one of them: a session keeps its agent for life.
 
+use super::delete::{self, Kind};
 use super::{Asked, Reply, one_line, session, texts};
 use crate::agent::profile::Profile;
 use crate::http::error::ApiError;
@@ -66,6 +67,33 @@ async fn current(asked: &Asked, agents: &Agents) -> Result<Option<String>, ApiEr
     Ok(bound.or_else(|| agents.entry.clone()))
 }
 
+/// The agent that works in the session of the command, or would in a session that it makes.
+pub async fn working<'a>(asked: &Asked, agents: &'a Agents) -> Result<Option<&'a Profile>, ApiError> {
+    let bound = match asked.current().await? {
+        Some((workspace, id)) => workspace.agent_of(&id).await?,
+        None => None,
+    };
+    let id = bound.or_else(|| asked.agent_id.clone()).or_else(|| agents.entry.clone());
+    Ok(id.and_then(|id| agents.visible.iter().find(|profile| profile.id == id)))
+}
+
+/// `delete <name or number>`.
+pub async fn delete(asked: &Asked, name: &str) -> Result<Reply, ApiError> {
+    if name.is_empty() {
+        return Ok(Reply::text(texts::usage(asked.language(), "/agent delete", "<name or number>")));
+    }
+    let agents = asked.agents().await?;
+    let id = match find(asked, &agents, name) {
+        Ok(profile) => &profile.id,
+        // What is broken can be deleted, too.
+        Err(text) => match agents.broken.iter().find(|(id, _)| id == name) {
+            Some((id, _)) => id,
+            None => return Ok(Reply::text(text)),
+        },
+    };
+    delete::delete(asked, Kind::Agent, id).await
+}
+
 /// The agent of this number in the list, of this id, or of this name; the error says why there is none.
 fn find<'a>(asked: &Asked, agents: &'a Agents, name: &str) -> Result<&'a Profile, String> {
     let visible = &agents.visible;
@@ -104,17 +132,18 @@ fn described(asked: &Asked, profile: &Profile) -> String {
     } else {
         format!("\n{}", one_line(&profile.description, 1000))
     };
+    let missing = if profile.missing.is_empty() {
+        String::new()
+    } else {
+        format!("\n⚠ {}", texts::agent_missing(language, &profile.missing.join(", ")))
+    };
+    let skills: Vec<String> =
+        profile.skills.iter().filter(|id| !profile.missing.contains(id)).cloned().collect();
     format!(
-        "{} [{}] {}{about}\n{}",
+        "{} [{}] {}{about}\n{}{missing}",
         profile.id,
         profile.origin.label(),
         one_line(&profile.name, ABOUT_CHARS),
-        texts::agent_parts(
-            language,
-            &model,
-            &list(&profile.tools),
-            &list(&profile.skills),
-            &list(&profile.team)
-        )
+        texts::agent_parts(language, &model, &list(&profile.tools), &list(&skills), &list(&profile.team))
     )
 }

@@ -3,28 +3,35 @@
 //! One file an object; here is what they share: reading a line, the level that it needs, and the answer.
 
 mod agent;
+mod delete;
 mod help;
+mod line;
 mod session;
+mod shelf;
 mod skill;
 mod table;
 mod texts;
 mod workspace;
 
 use super::request::Target;
-use super::session_or_latest;
+use super::{chat, session_or_latest};
 use crate::access::AccessLevel;
 use crate::agent::profile::DisabledItem;
 use crate::config::Home;
-use crate::config::aliases::{Aliases, Table};
+use crate::config::aliases::Aliases;
 use crate::http::auth::token::Caller;
 use crate::http::error::ApiError;
 use crate::http::{AppState, sse};
 use crate::session::ids::SessionId;
-use crate::session::{Agents, Workspace};
+use crate::session::{Agents, Inbound, InboundImage, Sent, Workspace};
 use crate::store::accounts::Language;
 use crate::text::head_chars;
+use crate::workspace::inbound::{Media, Saved};
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use line::Line;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +47,10 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 #[derive(Debug, Default)]
 pub struct HomeFiles {
     aliases: Option<Aliases>,
+    /// `global/`.
+    global: PathBuf,
+    /// `global/agents/`.
+    agents: PathBuf,
     /// `global/skills/`.
     skills: PathBuf,
 }
@@ -47,7 +58,12 @@ pub struct HomeFiles {
 impl HomeFiles {
     /// Those of the home.
     pub fn of(home: &Home) -> Self {
-        Self { aliases: Some(Aliases::of(home)), skills: home.skills_dir() }
+        Self {
+            aliases: Some(Aliases::of(home)),
+            global: home.global(),
+            agents: home.agents_dir(),
+            skills: home.skills_dir(),
+        }
     }
 }
 
@@ -66,6 +82,17 @@ pub struct Asked {
     pub target: Target,
     /// The agent of a session that this makes.
     pub agent_id: Option<String>,
+    /// What came with the command; it goes along where that sends a message.
+    pub attached: Attached,
+}
+
+/// What comes with a message beside its text.
+#[derive(Debug, Default)]
+pub struct Attached {
+    /// Images for the model.
+    pub images: Vec<InboundImage>,
+    /// To be saved.
+    pub files: Vec<Media>,
 }
 
 /// What a command answers.
@@ -137,18 +164,48 @@ impl Asked {
     }
 }
 
+/// What a command comes to.
+enum Meant {
+    /// An answer.
+    Reply(Reply),
+    /// A message to the session: the text of a skill.
+    Message(String),
+}
+
+/// What became of a command.
+enum Done {
+    Reply(Reply),
+    Sent(SessionId, Sent),
+}
+
+impl Done {
+    fn response(self) -> Response {
+        match self {
+            Self::Reply(reply) => sse::ended(&reply.frames()),
+            Self::Sent(id, sent) => chat::answer(&id, sent),
+        }
+    }
+
+    fn frames(self) -> BoxStream<'static, Bytes> {
+        match self {
+            Self::Reply(reply) => stream::iter(reply.frames()).boxed(),
+            Self::Sent(id, sent) => chat::frames(&id, sent),
+        }
+    }
+}
+
 /// Does what the message says. It is done to its end even when the client leaves; one that takes long keeps its
 /// stream alive meanwhile.
 pub async fn answer(asked: Asked, message: String) -> Result<Response, ApiError> {
-    let mut task = tokio::spawn(run(asked, message));
+    let mut task = tokio::spawn(finish(asked, message));
     match tokio::time::timeout(QUICK, &mut task).await {
-        Ok(done) => Ok(sse::ended(&done.map_err(ApiError::internal)??.frames())),
+        Ok(done) => Ok(done.map_err(ApiError::internal)??.response()),
         Err(_) => Ok(later(task)),
     }
 }
 
 /// A stream that waits for the reply.
-fn later(mut task: JoinHandle<Result<Reply, ApiError>>) -> Response {
+fn later(mut task: JoinHandle<Result<Done, ApiError>>) -> Response {
     sse::response(async_stream::stream! {
         loop {
             let Ok(done) = tokio::time::timeout(KEEPALIVE, &mut task).await else {
@@ -156,9 +213,12 @@ fn later(mut task: JoinHandle<Result<Reply, ApiError>>) -> Response {
                 continue;
             };
             match done.map_err(ApiError::internal) {
-                Ok(Ok(reply)) => for frame in reply.frames() {
-                    yield frame;
-                },
+                Ok(Ok(done)) => {
+                    let mut frames = done.frames();
+                    while let Some(frame) = frames.next().await {
+                        yield frame;
+                    }
+                }
                 Ok(Err(error)) | Err(error) => yield sse::error(&error.to_string()),
             }
             return;
@@ -166,32 +226,52 @@ fn later(mut task: JoinHandle<Result<Reply, ApiError>>) -> Response {
     })
 }
 
-async fn run(asked: Asked, message: String) -> Result<Reply, ApiError> {
+async fn finish(asked: Asked, message: String) -> Result<Done, ApiError> {
+    let text = match run(&asked, &message).await? {
+        Meant::Reply(reply) => return Ok(Done::Reply(reply)),
+        Meant::Message(text) => text,
+    };
+    let access = asked.access();
+    let Asked { state, caller, target, agent_id, attached } = asked;
+    let message = Inbound { text, images: attached.images, saved: Saved::default(), access, agent_id };
+    let (id, sent) = chat::send(state, caller, target, message, attached.files).await?;
+    Ok(Done::Sent(id, sent))
+}
+
+async fn run(asked: &Asked, message: &str) -> Result<Meant, ApiError> {
     let files = asked.state.files.clone();
     let aliases = tokio::task::spawn_blocking(move || {
         files.aliases.as_ref().map_or_else(Arc::default, Aliases::current)
     });
     let aliases = aliases.await.map_err(ApiError::internal)?;
     let (language, access) = (asked.language(), asked.access());
-    let line = Line::read(&message, &aliases);
+    let reply = |text| Ok(Meant::Reply(Reply::text(text)));
+    let line = Line::read(message, &aliases);
     if line.object == "help" {
-        return Ok(Reply::text(help::all(language, access)));
+        let skills = shelf::commands(asked).await?;
+        return reply(help::all(language, access, &skills, &shelf::verbs(asked).await?));
     }
     let Some(object) = table::object(&line.object) else {
-        return Ok(Reply::text(help::unknown(language, &line.typed)));
+        return match shelf::command(asked, &line.object).await? {
+            Some(skill) => shelf::run(asked, &skill, &line).await,
+            None => reply(help::unknown(language, &line.typed)),
+        };
     };
     if line.verb.is_empty() || line.verb == "help" {
-        return Ok(Reply::text(help::of(object, language, access)));
+        return reply(help::of(object, language, access, &shelf::verbs(asked).await?));
     }
     let command = format!("/{} {}", line.object, line.verb);
     let Some(verb) = object.verb(&line.verb) else {
-        return Ok(Reply::text(help::unknown(language, &command)));
+        // A verb that the program has not may be one of the skill of that name.
+        return match shelf::verb(asked, object.name, &line).await? {
+            Some(meant) => Ok(meant),
+            None => reply(help::unknown(language, &command)),
+        };
     };
     if verb.needs > access {
-        let text = texts::refused(language, &command, verb.needs.as_str(), access.as_str());
-        return Ok(Reply::text(text));
+        return reply(texts::refused(language, &command, verb.needs.as_str(), access.as_str()));
     }
-    act(&asked, verb.action, &line.rest).await
+    act(asked, verb.action, &line.rest).await.map(Meant::Reply)
 }
 
 async fn act(asked: &Asked, action: Action, rest: &str) -> Result<Reply, ApiError> {
@@ -207,53 +287,14 @@ async fn act(asked: &Asked, action: Action, rest: &str) -> Result<Reply, ApiErro
         Action::AgentList => agent::list(asked).await,
         Action::AgentSwitch => agent::switch(asked, rest).await,
         Action::AgentDesc => agent::desc(asked, rest).await,
+        Action::AgentDelete => agent::delete(asked, rest).await,
         Action::SkillList => skill::list(asked).await,
         Action::SkillDesc => skill::desc(asked, rest).await,
         Action::SkillEnable => skill::turn(asked, rest, true).await,
         Action::SkillDisable => skill::turn(asked, rest, false).await,
+        Action::SkillDelete => skill::delete(asked, rest).await,
         Action::WorkspaceInfo => Ok(workspace::info(asked)),
         Action::WorkspaceSwitch => workspace::switch(asked, rest).await,
-    }
-}
-
-/// A command taken apart, aliases filled in. Object and verb are in small letters: phones begin with a large one.
-#[derive(Debug, PartialEq, Eq)]
-struct Line {
-    /// The first word as it was typed.
-    typed: String,
-    object: String,
-    /// May be empty.
-    verb: String,
-    /// What follows the verb, as typed.
-    rest: String,
-}
-
-impl Line {
-    fn read(message: &str, aliases: &Table) -> Self {
-        let message = message.trim_end();
-        let (typed, rest) = first_word(message);
-        let word = typed.strip_prefix('/').unwrap_or(typed).to_lowercase();
-        // An alias may bring its verb with it, and more.
-        let expanded = aliases.top(&word).map_or_else(|| word.clone(), str::to_owned);
-        let full = format!("{expanded} {rest}");
-        let (object, rest) = first_word(&full);
-        let (verb, rest) = first_word(rest);
-        let verb = verb.to_lowercase();
-        Self {
-            typed: typed.to_owned(),
-            object: object.to_owned(),
-            verb: aliases.verb(&verb).map_or(verb.clone(), str::to_owned),
-            rest: rest.to_owned(),
-        }
-    }
-}
-
-/// The first word, and what follows the blanks after it.
-fn first_word(text: &str) -> (&str, &str) {
-    let text = text.trim_start();
-    match text.split_once(char::is_whitespace) {
-        Some((word, rest)) => (word, rest.trim_start()),
-        None => (text, ""),
     }
 }
 
@@ -267,55 +308,7 @@ fn one_line(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Environment;
-    use crate::config::aliases;
     use crate::http::testing::text_of;
-    use rstest::rstest;
-
-    fn seeded() -> Arc<Table> {
-        let folder = tempfile::tempdir().unwrap();
-        let home = Home::locate(Some(folder.path()), &Environment::default()).unwrap();
-        home.prepare().unwrap();
-        aliases::seed(&home).unwrap();
-        Aliases::of(&home).current()
-    }
-
-    #[rstest]
-    #[case("/help", "help", "", "")]
-    #[case("/session list", "session", "list", "")]
-    #[case("/Session  LIST \n", "session", "list", "")]
-    #[case("/ss 2", "session", "switch", "2")]
-    #[case("/s sw 2", "session", "switch", "2")]
-    #[case("/session sw  2", "session", "switch", "2")]
-    #[case("/new", "session", "new", "")]
-    #[case("/w", "workspace", "", "")]
-    #[case("/ws /a  b/C ", "workspace", "switch", "/a  b/C")]
-    #[case("/sw 2", "sw", "2", "")]
-    #[case("/usr/bin/foo does not work", "usr/bin/foo", "does", "not work")]
-    #[case("/", "", "", "")]
-    #[case("//help", "/help", "", "")]
-    fn a_line_is_taken_apart_with_aliases_in_two_stages(
-        #[case] message: &str,
-        #[case] object: &str,
-        #[case] verb: &str,
-        #[case] rest: &str,
-    ) {
-        let line = Line::read(message, &seeded());
-        assert_eq!((&*line.object, &*line.verb, &*line.rest), (object, verb, rest));
-    }
-
-    #[test]
-    fn an_alias_may_bring_its_arguments() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = Home::locate(Some(folder.path()), &Environment::default()).unwrap();
-        home.prepare().unwrap();
-        std::fs::write(home.global().join("aliases.yaml"), "top:\n  /go: /agent switch poet\n").unwrap();
-        let table = Aliases::of(&home).current();
-        for (message, rest) in [("/go", "poet"), ("/go now", "poet now")] {
-            let line = Line::read(message, &table);
-            assert_eq!((&*line.object, &*line.verb, line.rest.trim_end()), ("agent", "switch", rest));
-        }
-    }
 
     #[test]
     fn only_what_begins_with_a_slash_is_a_command() {
@@ -327,7 +320,7 @@ mod tests {
     async fn a_command_that_takes_long_keeps_its_stream_alive() {
         let task = tokio::spawn(async {
             tokio::time::sleep(KEEPALIVE * 2 + QUICK).await;
-            Ok(Reply { text: "done".into(), switch: Some("s".parse().unwrap()) })
+            Ok(Done::Reply(Reply { text: "done".into(), switch: Some("s".parse().unwrap()) }))
         });
         let text = text_of(later(task)).await;
         assert_eq!(

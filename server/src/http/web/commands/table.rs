@@ -50,6 +50,8 @@ pub enum Action {
     AgentSwitch,
     /// One agent.
     AgentDesc,
+    /// Deletes an agent.
+    AgentDelete,
     /// The skills.
     SkillList,
     /// One skill.
@@ -58,6 +60,8 @@ pub enum Action {
     SkillEnable,
     /// Switches a skill off.
     SkillDisable,
+    /// Deletes a skill.
+    SkillDelete,
     /// The workspace.
     WorkspaceInfo,
     /// To another workspace.
@@ -84,6 +88,13 @@ pub const OBJECTS: [Object; 4] = [
                 ReadOnly,
                 Action::AgentDesc,
                 ["Describe an agent", "查看智能体详情"],
+            ),
+            verb(
+                "delete",
+                "<name or number>",
+                Full,
+                Action::AgentDelete,
+                ["Delete an agent with its folder", "删除智能体及其文件夹"],
             ),
         ],
     },
@@ -156,6 +167,13 @@ pub const OBJECTS: [Object; 4] = [
                 Workspace,
                 Action::SkillDisable,
                 ["Switch a skill off in this workspace", "在此工作区停用技能"],
+            ),
+            verb(
+                "delete",
+                "<id or number>",
+                Full,
+                Action::SkillDelete,
+                ["Delete a skill with its folder", "删除技能及其文件夹"],
             ),
         ],
     },

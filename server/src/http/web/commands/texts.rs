@@ -173,6 +173,11 @@ texts! {
         en: "{id} cannot be used: {why}",
         zh: "{id} 无法使用：{why}"
     }
+    /// What it names is not to be had.
+    agent_missing(names: &str) {
+        en: "Not here, so it works without: {names}",
+        zh: "此处没有，将在缺少它们的情况下运行：{names}"
+    }
     /// No model is named.
     agent_any_model() { en: "whichever is set up", zh: "使用已配置的模型" }
     /// An empty list.
@@ -193,6 +198,47 @@ texts! {
     skill_unknown(name: &str) {
         en: "There is no skill {name}. /skill list shows those that there are.",
         zh: "没有技能 {name}。用 /skill list 查看。"
+    }
+    /// It cannot be used.
+    skill_broken(id: &str, why: &str) {
+        en: "{id} cannot be used: {why}",
+        zh: "{id} 无法使用：{why}"
+    }
+    /// The command that stands for it.
+    skill_command(command: &str) { en: "Command: /{command}", zh: "命令：/{command}" }
+    /// Only people start it.
+    skill_not_for_models() {
+        en: "Agents do not take it up by themselves.",
+        zh: "智能体不会自行使用。"
+    }
+    /// What it says of tools.
+    skill_tools(tools: &str) { en: "Tools that it names: {tools}", zh: "其中提到的工具：{tools}" }
+    /// Where it is.
+    skill_folder(folder: &str) { en: "Folder: {folder}", zh: "文件夹：{folder}" }
+    /// Gone.
+    deleted(id: &str, folder: &str, files: usize) {
+        en: "Deleted {id}: {folder} with {files} file(s).",
+        zh: "已删除 {id}：{folder}，共 {files} 个文件。"
+    }
+    /// Another one of the id counts now.
+    deleted_next(id: &str, origin: &str) {
+        en: "{id} is the {origin} one from now on.",
+        zh: "{id} 现在使用 {origin} 版本。"
+    }
+    /// Not gone.
+    not_deleted(id: &str, folder: &str, why: &str) {
+        en: "{id} was not deleted ({folder}): {why}",
+        zh: "未删除 {id}（{folder}）：{why}"
+    }
+    /// Inside the program.
+    delete_built_in(id: &str) {
+        en: "{id} is built in and cannot be deleted.",
+        zh: "{id} 是内置的，无法删除。"
+    }
+    /// The last agent.
+    delete_last(id: &str) {
+        en: "{id} is the last agent in the home and cannot be deleted.",
+        zh: "{id} 是主目录中的最后一个智能体，无法删除。"
     }
     /// Its state and the level that it needs.
     skill_state(state: &str, needs: &str) {
