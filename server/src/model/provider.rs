@@ -10,10 +10,14 @@ use std::path::{Path, PathBuf};
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The providers inside the binary, in the order in which they are looked at for a default.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: &[(&str, &str)] = &[
     ("anthropic", include_str!("../../assets/models/anthropic.yaml")),
     ("openai", include_str!("../../assets/models/openai.yaml")),
     ("openrouter", include_str!("../../assets/models/openrouter.yaml")),
+    #[cfg(feature = "bedrock")]
+    ("aws-bedrock-claude-invoke", include_str!("../../assets/models/aws-bedrock-claude-invoke.yaml")),
+    ("aws-bedrock-mantle", include_str!("../../assets/models/aws-bedrock-mantle.yaml")),
+    ("aws-bedrock-openai", include_str!("../../assets/models/aws-bedrock-openai.yaml")),
     ("ollama", include_str!("../../assets/models/ollama.yaml")),
     ("demo", include_str!("../../assets/models/demo.yaml")),
 ];
@@ -42,6 +46,9 @@ pub enum Runtime {
     OpenAiChat,
     /// Responses over SSE.
     OpenAiResponses,
+    /// Messages through Amazon Bedrock.
+    #[cfg(feature = "bedrock")]
+    BedrockInvoke,
     /// The model inside the binary.
     Demo,
 }
@@ -52,6 +59,8 @@ impl Runtime {
         "anthropic-messages",
         "openai-chat",
         "openai-responses",
+        #[cfg(feature = "bedrock")]
+        "bedrock-invoke",
         "demo",
         "deepseek",
         "kimi",
@@ -70,7 +79,12 @@ impl Runtime {
             "openai-chat" | "deepseek" | "kimi" | "hunyuan" | "doubao" | "zhipu" => Ok(Self::OpenAiChat),
             "openai-responses" | "bedrock-mantle" => Ok(Self::OpenAiResponses),
             "demo" => Ok(Self::Demo),
-            "bedrock-invoke" => Err(format!("the runtime `{name}` is not in this build yet")),
+            #[cfg(feature = "bedrock")]
+            "bedrock-invoke" => Ok(Self::BedrockInvoke),
+            #[cfg(not(feature = "bedrock"))]
+            "bedrock-invoke" => Err(format!(
+                "the runtime `{name}` is not in this program: it was built without the cargo feature `bedrock`"
+            )),
             _ => Err(format!("unknown runtime `{name}`; known are {}", Self::KNOWN.join(", "))),
         }
     }
@@ -93,6 +107,8 @@ pub struct Provider {
     /// What the settings may hold for it.
     #[serde(default)]
     pub secrets: Vec<SecretField>,
+    /// Where no key is set, requests are signed with AWS credentials. Implied by the runtimes of Bedrock.
+    pub sigv4: Option<SigV4>,
     /// Models about which something is known; others are allowed.
     pub models: Vec<ModelEntry>,
 }
@@ -105,6 +121,16 @@ pub struct SecretField {
     /// Whether it is the secret itself, or something beside it, such as a region.
     #[serde(default)]
     pub secret: bool,
+}
+
+/// `sigv4:`, an AWS signature in place of a key.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SigV4 {
+    /// The service's name in signatures; `bedrock` where none is given.
+    pub service: Option<String>,
+    /// The region; else that in the endpoint's host name, else that of environment and profile.
+    pub region: Option<String>,
 }
 
 /// One entry of `models:`.

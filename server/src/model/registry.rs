@@ -2,6 +2,8 @@
 //! the registry, so an edit counts from the next run. Keys come through a function that is handed in; the
 //! registry keeps none.
 
+mod credentials;
+
 use super::Model;
 use super::anthropic::{self, AnthropicMessages};
 use super::demo::Demo;
@@ -9,7 +11,10 @@ use super::openai::{self, Dialect, OpenAiChat};
 use super::provider::{self, Loaded, ModelEntry, Provider, ProviderError, Runtime, ThinkingMode};
 use super::responses::{self, OpenAiResponses, Reasoning};
 use super::transport::Endpoint;
+#[cfg(feature = "bedrock")]
+use super::{aws, bedrock::BedrockInvoke};
 use crate::clock::{Clock, SystemClock};
+use credentials::{enter, keys};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
@@ -207,8 +212,8 @@ impl Registry {
         Ok(match runtime {
             Runtime::Demo => Arc::new(Demo::new(id)),
             Runtime::OpenAiChat => {
-                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
-                let openai_itself = url.host_str() == Some("api.openai.com");
+                let endpoint = enter(&provider, choice, runtime, secret, settings)?;
+                let openai_itself = endpoint.url.host_str() == Some("api.openai.com");
                 let vendor = provider.runtime.as_str();
                 let (switch, effort) = openai::vendor_thinking(vendor, &id, choice.thinking.as_ref());
                 Arc::new(OpenAiChat {
@@ -217,7 +222,7 @@ impl Registry {
                         replay_reasoning: matches!(vendor, "deepseek" | "kimi" | "zhipu"),
                         thinking: switch,
                     },
-                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                    endpoint,
                     id,
                     max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
                     effort,
@@ -225,12 +230,11 @@ impl Registry {
                 })
             }
             Runtime::OpenAiResponses => {
-                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
                 let verbosity = entry.and_then(|entry| entry.capabilities.verbosity.as_ref());
                 Arc::new(OpenAiResponses {
                     // Bedrock has no summaries to give.
                     dialect: responses::Dialect { summaries: provider.runtime != "bedrock-mantle" },
-                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                    endpoint: enter(&provider, choice, runtime, secret, settings)?,
                     id,
                     max_tokens: choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens)),
                     reasoning: reasoning(thinking, entry),
@@ -238,13 +242,12 @@ impl Registry {
                     takes_images,
                 })
             }
-            Runtime::AnthropicMessages => {
-                let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
+            messages => {
                 let max = choice.max_tokens.or(entry.and_then(|entry| entry.max_output_tokens));
                 let qwen = provider.runtime == "qwen";
                 let known = entry.or_else(|| default_entry(&provider));
-                Arc::new(AnthropicMessages {
-                    endpoint: connect(&provider, url, key, runtime, settings)?,
+                let model = AnthropicMessages {
+                    endpoint: enter(&provider, choice, runtime, secret, settings)?,
                     id,
                     max_tokens: max.unwrap_or(DEFAULT_MAX_TOKENS),
                     effort: thinking.as_ref().and_then(|thinking| thinking.effort.clone()),
@@ -252,7 +255,15 @@ impl Registry {
                     // Qwen knows one lifetime, which has no name.
                     caching: choice.prompt_caching.map(|ttl| if qwen { CacheTtl::FiveMinutes } else { ttl }),
                     takes_images,
-                })
+                };
+                match messages {
+                    #[cfg(feature = "bedrock")]
+                    Runtime::BedrockInvoke => {
+                        let identity = aws::Identity::of(&provider, &model.endpoint.url, secret)?;
+                        Arc::new(BedrockInvoke::new(model, identity))
+                    }
+                    _ => Arc::new(model),
+                }
             }
         })
     }
@@ -278,9 +289,11 @@ impl Registry {
     pub fn first_configured(&self, secret: SecretLookup<'_>) -> Option<ModelChoice> {
         provider::ids(&self.models_dir).iter().find_map(|id| {
             let Loaded { provider, .. } = self.load(id).ok()?;
-            let key = secret_key(&provider)?;
-            let value = secret(id, key)?;
-            (!value.expose_secret().trim().is_empty()).then(|| self.default_choice(id).ok()).flatten()
+            let set =
+                |key: &str| secret(id, key).is_some_and(|value| !value.expose_secret().trim().is_empty());
+            let mut keys = keys(&provider).peekable();
+            keys.peek()?;
+            keys.all(set).then(|| self.default_choice(id).ok()).flatten()
         })
     }
 
@@ -366,6 +379,9 @@ fn endpoint(provider: &Provider, choice: &ModelChoice, runtime: Runtime) -> Resu
         Runtime::AnthropicMessages => "/v1/messages",
         Runtime::OpenAiResponses if ends("/responses") => "",
         Runtime::OpenAiResponses => "/responses",
+        // The SDK knows the rest.
+        #[cfg(feature = "bedrock")]
+        Runtime::BedrockInvoke => "",
         _ if ends("/chat/completions") => "",
         _ => "/chat/completions",
     };
@@ -404,6 +420,7 @@ fn connect(
         url,
         headers,
         key,
+        signer: None,
         idle_timeout: settings.idle_timeout,
         clock: Arc::clone(&settings.clock),
     })
