@@ -6,6 +6,7 @@
 
 pub mod acp;
 pub mod binaries;
+pub mod metadata;
 pub mod model_server;
 pub mod old_home;
 pub mod place;

@@ -112,6 +112,7 @@ impl Place {
             Protocol::OpenAi => ("openai-chat", model.openai_endpoint()),
             Protocol::Anthropic => ("anthropic-messages", model.anthropic_endpoint()),
             Protocol::Responses => ("openai-responses", model.openai_endpoint()),
+            Protocol::Bedrock => return self.scripted_bedrock(model),
         };
         self.private(
             "global/models/scripted.yaml",
@@ -123,6 +124,14 @@ impl Place {
         );
         self.private("secrets/settings.yaml", "scripted:\n  secrets:\n    api_key: sk-of-the-script\n");
         let choice = format!("model: {{ provider: scripted, id: some-model, endpoint: \"{endpoint}\" }}");
+        self.agent("default", &format!("{choice}\ntools: {ALL_TOOLS}\n"));
+    }
+
+    /// The same with the provider of Bedrock and no key: the credential chain has to find some.
+    fn scripted_bedrock(&self, model: &ModelServer) {
+        let endpoint = model.bedrock_endpoint();
+        let (provider, id) = ("aws-bedrock-claude-invoke", "global.anthropic.claude-sonnet-4-6");
+        let choice = format!("model: {{ provider: {provider}, id: {id}, endpoint: \"{endpoint}\" }}");
         self.agent("default", &format!("{choice}\ntools: {ALL_TOOLS}\n"));
     }
 

@@ -126,11 +126,15 @@ fn models(home: &Home, config: &Effective, environment: &Environment) -> Vec<Fin
     let mut findings: Vec<Finding> = faults.iter().map(|fault| broken("models", fault.to_string())).collect();
     let unknown = providers::unknown_secrets(home, config.sections());
     findings.extend(unknown.iter().map(|problem| note("models", problem.to_string())));
+    let mut answering = None;
     match providers::answering(home, config, environment) {
-        Answering::Model(choice) => findings.push(good(
-            "models",
-            format!("{} ({}) answers agents without a `model:` of their own", choice.provider, choice.id),
-        )),
+        Answering::Model(choice) => {
+            findings.push(good(
+                "models",
+                format!("{} ({}) answers agents without a `model:` of their own", choice.provider, choice.id),
+            ));
+            answering = Some(choice);
+        }
         Answering::Demo => findings.push(note(
             "models",
             format!(
@@ -142,6 +146,12 @@ fn models(home: &Home, config: &Effective, environment: &Environment) -> Vec<Fin
         Answering::Broken(why) => findings.push(broken("models", why)),
         Answering::BrokenFile => {}
     }
+    let looked =
+        super::block_on(async { Ok(providers::aws_credentials(home, config, answering.as_ref()).await) });
+    findings.extend(looked.unwrap_or_default().into_iter().map(|(provider, found)| match found {
+        Ok(text) => good("aws", format!("{provider}: {text}")),
+        Err(why) => broken("aws", format!("{provider}: {why}")),
+    }));
     findings
 }
 

@@ -2,6 +2,7 @@
 //! wrong. The configuration knows no providers and the providers no settings; the commands that look at both
 //! come here. Calls nobody.
 
+use crate::agent::profile::Profiles;
 use crate::config::sections::Sections;
 use crate::config::{Effective, Environment, Home, Problem, Severity};
 use crate::model::registry::{BuildError, CallSettings, ModelChoice, ProviderInfo, Registry};
@@ -105,7 +106,39 @@ pub fn answering(home: &Home, config: &Effective, environment: &Environment) -> 
     }
 }
 
-/// The name of a provider's key, and the variable that it waits for.
+/// For every provider that the answering model or an agent of the home uses and that is called with AWS credentials
+/// other than the settings': its id, and what was found in words, or why nothing. Waits at most 2 s for each.
+pub async fn aws_credentials(
+    home: &Home,
+    config: &Effective,
+    answering: Option<&ModelChoice>,
+) -> Vec<(String, Result<String, String>)> {
+    let registry = Registry::new(home.models_dir());
+    let secret = |provider: &str, key: &str| config.secret(provider, key, None);
+    // A home is no workspace, so only its own agents are found.
+    let agents = Profiles::new(home.agents_dir()).visible(home.path(), &[]).agents;
+    let chosen = agents.into_iter().filter_map(|agent| agent.model).map(|model| ModelChoice {
+        provider: model.provider,
+        id: model.id,
+        endpoint: model.endpoint,
+        ..ModelChoice::default()
+    });
+    let mut looked: Vec<(String, Option<String>)> = Vec::new();
+    let mut found = Vec::new();
+    for choice in answering.cloned().into_iter().chain(chosen) {
+        let place = (choice.provider.clone(), choice.endpoint.clone());
+        if looked.contains(&place) {
+            continue;
+        }
+        looked.push(place);
+        if let Some(look) = registry.aws_credentials(&choice, &secret) {
+            found.push((choice.provider, look.await));
+        }
+    }
+    found
+}
+
+/// The name of the first of a provider's secrets that waits for a variable, and the variable.
 fn unset_variable(
     registry: &Registry,
     provider: &str,
@@ -113,10 +146,12 @@ fn unset_variable(
     environment: &Environment,
 ) -> Option<(String, String)> {
     let info = registry.providers().into_iter().find(|info| info.id == provider)?;
-    match KeyState::of(&info, config, environment) {
-        KeyState::Unset(variable) => Some((info.secret?, variable)),
-        _ => None,
-    }
+    info.secrets.into_iter().find_map(|key| {
+        let value = config.secret(provider, &key, None)?;
+        let mut unset = None;
+        environment.expand(value.expose_secret(), |name| unset = Some(name.to_owned()));
+        unset.map(|variable| (key, variable))
+    })
 }
 
 /// How it stands with the key of a provider.

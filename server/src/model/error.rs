@@ -104,6 +104,12 @@ pub(super) fn from_stream(error: &Value) -> ModelError {
     }
 }
 
+/// The kind of an error whose code and words are apart.
+#[cfg(feature = "bedrock")]
+pub(super) fn kind_of(status: Option<u16>, code: &str, message: &str) -> ErrorKind {
+    classify(status, &[code.to_ascii_lowercase()], message)
+}
+
 /// An error of our own finding, without a status.
 pub(super) fn plain(kind: ErrorKind, message: impl Into<String>) -> ModelError {
     ModelError { kind, status: None, message: message.into(), retry_after: None, fault: None }

@@ -3,6 +3,10 @@
 //! Only the folder of a provider knows that provider's JSON.
 
 mod anthropic;
+#[cfg(feature = "bedrock")]
+mod aws;
+#[cfg(feature = "bedrock")]
+mod bedrock;
 mod calls;
 #[cfg(test)]
 mod conformance;

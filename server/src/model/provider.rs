@@ -14,6 +14,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("anthropic", include_str!("../../assets/models/anthropic.yaml")),
     ("openai", include_str!("../../assets/models/openai.yaml")),
     ("openrouter", include_str!("../../assets/models/openrouter.yaml")),
+    #[cfg(feature = "bedrock")]
+    ("aws-bedrock-claude-invoke", include_str!("../../assets/models/aws-bedrock-claude-invoke.yaml")),
+    ("aws-bedrock-mantle", include_str!("../../assets/models/aws-bedrock-mantle.yaml")),
+    ("aws-bedrock-openai", include_str!("../../assets/models/aws-bedrock-openai.yaml")),
     ("deepseek", include_str!("../../assets/models/deepseek.yaml")),
     ("doubao", include_str!("../../assets/models/doubao.yaml")),
     ("hunyuan", include_str!("../../assets/models/hunyuan.yaml")),
@@ -49,6 +53,9 @@ pub enum Runtime {
     OpenAiChat,
     /// Responses over SSE.
     OpenAiResponses,
+    /// Messages through Amazon Bedrock.
+    #[cfg(feature = "bedrock")]
+    BedrockInvoke,
     /// The model inside the binary.
     Demo,
 }
@@ -59,6 +66,8 @@ impl Runtime {
         "anthropic-messages",
         "openai-chat",
         "openai-responses",
+        #[cfg(feature = "bedrock")]
+        "bedrock-invoke",
         "demo",
         "deepseek",
         "kimi",
@@ -77,7 +86,12 @@ impl Runtime {
             "openai-chat" | "deepseek" | "kimi" | "hunyuan" | "doubao" | "zhipu" => Ok(Self::OpenAiChat),
             "openai-responses" | "bedrock-mantle" => Ok(Self::OpenAiResponses),
             "demo" => Ok(Self::Demo),
-            "bedrock-invoke" => Err(format!("the runtime `{name}` is not in this build yet")),
+            #[cfg(feature = "bedrock")]
+            "bedrock-invoke" => Ok(Self::BedrockInvoke),
+            #[cfg(not(feature = "bedrock"))]
+            "bedrock-invoke" => Err(format!(
+                "the runtime `{name}` is not in this program: it was built without the cargo feature `bedrock`"
+            )),
             _ => Err(format!("unknown runtime `{name}`; known are {}", Self::KNOWN.join(", "))),
         }
     }
@@ -102,6 +116,8 @@ pub struct Provider {
     pub secrets: Vec<SecretField>,
     /// How the key goes out, where not as the protocol has it.
     pub auth: Option<Auth>,
+    /// Where no key is set, requests are signed with AWS credentials. Implied by the runtimes of Bedrock.
+    pub sigv4: Option<SigV4>,
     /// Models about which something is known; others are allowed.
     pub models: Vec<ModelEntry>,
 }
@@ -127,6 +143,16 @@ pub enum Auth {
     Bearer,
     /// `x-api-key: <key>`.
     XApiKey,
+}
+
+/// `sigv4:`, an AWS signature in place of a key.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SigV4 {
+    /// The service's name in signatures; `bedrock` where none is given.
+    pub service: Option<String>,
+    /// The region; else that in the endpoint's host name, else that of environment and profile.
+    pub region: Option<String>,
 }
 
 /// One entry of `models:`.

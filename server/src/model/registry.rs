@@ -3,6 +3,7 @@
 //! registry keeps none.
 
 mod connect;
+mod credentials;
 
 use super::Model;
 use super::anthropic::AnthropicMessages;
@@ -13,8 +14,11 @@ use super::responses::{self, OpenAiResponses};
 pub use super::thinking::Thinking;
 use super::thinking::{self, Wish};
 use super::vendor::{self, CacheMarks};
+#[cfg(feature = "bedrock")]
+use super::{aws, bedrock::BedrockInvoke};
 use crate::clock::{Clock, SystemClock};
-use connect::{connect, endpoint, key, key_field};
+use connect::key_field;
+use credentials::{enter, keys};
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -222,9 +226,8 @@ impl Registry {
         if runtime == Runtime::Demo {
             return Ok(Arc::new(Demo::new(id)));
         }
-        let (url, key) = (endpoint(&provider, choice, runtime)?, key(&provider, secret)?);
-        let openai_itself = url.host_str() == Some("api.openai.com");
-        let endpoint = connect(&provider, url, key, runtime, settings)?;
+        let endpoint = enter(&provider, choice, runtime, secret, settings)?;
+        let openai_itself = endpoint.url.host_str() == Some("api.openai.com");
         Ok(match runtime {
             Runtime::Demo => Arc::new(Demo::new(id)),
             Runtime::OpenAiChat => {
@@ -258,9 +261,9 @@ impl Registry {
                     takes_images,
                 })
             }
-            Runtime::AnthropicMessages => {
+            messages => {
                 let offered = entry.and_then(|entry| entry.capabilities.prompt_caching.as_ref());
-                Arc::new(AnthropicMessages {
+                let model = AnthropicMessages {
                     endpoint,
                     id,
                     max_tokens: max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
@@ -270,7 +273,15 @@ impl Registry {
                     own_seals: quirks.own_seals,
                     caching: caching(choice.prompt_caching, offered, quirks.cache),
                     takes_images,
-                })
+                };
+                match messages {
+                    #[cfg(feature = "bedrock")]
+                    Runtime::BedrockInvoke => {
+                        let identity = aws::Identity::of(&provider, &model.endpoint.url, secret)?;
+                        Arc::new(BedrockInvoke::new(model, identity))
+                    }
+                    _ => Arc::new(model),
+                }
             }
         })
     }
@@ -287,9 +298,12 @@ impl Registry {
     pub fn first_configured(&self, secret: SecretLookup<'_>) -> Option<ModelChoice> {
         provider::ids(&self.models_dir).iter().find_map(|id| {
             let Loaded { provider, .. } = self.load(id).ok()?;
-            let field = key_field(&provider).filter(|field| !field.optional)?;
-            let value = secret(id, &field.key)?;
-            (!value.expose_secret().trim().is_empty()).then(|| self.default_choice(id).ok()).flatten()
+            if key_field(&provider)?.optional {
+                return None;
+            }
+            let set =
+                |key: &str| secret(id, key).is_some_and(|value| !value.expose_secret().trim().is_empty());
+            keys(&provider).all(set).then(|| self.default_choice(id).ok()).flatten()
         })
     }
 

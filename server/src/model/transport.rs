@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::net::{self, Fault, causes, innermost};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use http::{HeaderMap, HeaderValue, header};
 use reqwest::{Response, Url};
@@ -38,6 +39,20 @@ pub(super) trait Fold: Send + 'static {
     fn finish(&mut self) -> Result<Completion, ModelError>;
 }
 
+/// Signs requests, for endpoints that take a signature in place of a key.
+pub(super) trait Sign: Send + Sync {
+    /// The headers that a `POST` needs beside `headers`.
+    fn sign<'a>(
+        &'a self,
+        url: &'a Url,
+        headers: &'a HeaderMap,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, Result<HeaderMap, ModelError>>;
+
+    /// A refusal, explained as far as it is about the signature.
+    fn refused(&self, error: ModelError) -> ModelError;
+}
+
 /// What every model over HTTP has: where to call, and as whom.
 #[derive(Clone)]
 pub(super) struct Endpoint {
@@ -49,6 +64,8 @@ pub(super) struct Endpoint {
     pub headers: HeaderMap,
     /// The key, to strike it out of what the provider says.
     pub key: Option<SecretString>,
+    /// Who signs, where there is no key.
+    pub signer: Option<Arc<dyn Sign>>,
     /// How long the provider may be silent.
     pub idle_timeout: Duration,
     /// For dates in `retry-after`.
@@ -106,13 +123,13 @@ impl Endpoint {
         let client = net::model_client(&self.url).map_err(|why| {
             self.named(plain(ErrorKind::Fatal, format!("no HTTP client: {}", causes(&why))))
         })?;
-        let sending = client
-            .post(self.url.clone())
-            .headers(self.headers.clone())
-            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .header(header::ACCEPT, HeaderValue::from_static("text/event-stream"))
-            .body(body)
-            .send();
+        let mut headers = self.headers.clone();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(signer) = &self.signer {
+            headers.extend(signer.sign(&self.url, &headers, &body).await.map_err(|error| self.named(error))?);
+        }
+        let sending = client.post(self.url.clone()).headers(headers).body(body).send();
         let response = match tokio::time::timeout(self.idle_timeout, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(why)) => {
@@ -143,7 +160,11 @@ impl Endpoint {
             String::from_utf8_lossy(&reading.await.unwrap_or_default()).into_owned()
         };
         let body = self.strike_key(body);
-        Err(self.named(error::from_response(status.as_u16(), &body, wait)))
+        let refusal = error::from_response(status.as_u16(), &body, wait);
+        Err(self.named(match &self.signer {
+            Some(signer) => signer.refused(refusal),
+            None => refusal,
+        }))
     }
 
     fn silent(&self) -> ModelError {
@@ -162,22 +183,28 @@ impl Endpoint {
         error
     }
 
-    /// Takes the key out of a text, and what is left of it where the text was cut within the key.
-    fn strike_key(&self, mut text: String) -> String {
-        let Some(key) = self.key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty())
-        else {
-            return text;
-        };
-        if text.contains(key) {
-            text = text.replace(key, "[key]");
+    fn strike_key(&self, text: String) -> String {
+        match &self.key {
+            Some(key) => strike(text, key.expose_secret()),
+            None => text,
         }
-        let starts = (4..key.len()).rev().filter(|length| key.is_char_boundary(*length));
-        if let Some(length) = starts.into_iter().find(|length| text.ends_with(&key[..*length])) {
-            text.truncate(text.len() - length);
-            text.push_str("[key]");
-        }
-        text
     }
+}
+
+/// Takes a secret out of a text, and what is left of it where the text was cut within it.
+pub(super) fn strike(mut text: String, secret: &str) -> String {
+    if secret.is_empty() {
+        return text;
+    }
+    if text.contains(secret) {
+        text = text.replace(secret, "[key]");
+    }
+    let starts = (4..secret.len()).rev().filter(|length| secret.is_char_boundary(*length));
+    if let Some(length) = starts.into_iter().find(|length| text.ends_with(&secret[..*length])) {
+        text.truncate(text.len() - length);
+        text.push_str("[key]");
+    }
+    text
 }
 
 async fn read_head(mut response: Response, max: usize) -> Vec<u8> {
@@ -310,6 +337,7 @@ mod tests {
             url: url.parse().unwrap(),
             headers: HeaderMap::new(),
             key: None,
+            signer: None,
             idle_timeout: Duration::from_secs(20),
             clock: Arc::new(SystemClock),
         };

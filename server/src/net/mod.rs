@@ -1,6 +1,8 @@
 //! HTTP clients. The only floor that builds them, so that redirects, proxies and time limits are decided in
 //! one place. What is sent, and what an answer means, is the callers'.
 
+#[cfg(feature = "bedrock")]
+pub mod aws;
 mod fault;
 pub mod guard;
 pub mod policy;
@@ -9,52 +11,77 @@ use crate::config::problem::os_reason;
 pub use fault::Fault;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
+use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 /// How long a connection may take to come up, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The same for an address that only the own network segment has: one that is there answers at once.
+const LINK_LOCAL_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What we call ourselves.
 const USER_AGENT: &str = concat!("halo/", env!("CARGO_PKG_VERSION"));
 
 /// The client for calls of a model at `url`. It follows no redirects (a key must not travel to another host)
 /// and has no overall time limit (answers stream as long as they last). The proxy variables of the environment
-/// count, save for an address of this machine, which no proxy could reach.
+/// count, save for an address of this machine or of its link (where clouds hand out credentials), which no proxy could
+/// reach.
 ///
 /// Clients are built when first asked for and shared after that: an idle server holds no TLS roots. Fails where
 /// the machine offers no usable TLS set-up.
 pub fn model_client(url: &Url) -> Result<Client, reqwest::Error> {
     static OUTSIDE: OnceLock<Client> = OnceLock::new();
     static LOCAL: OnceLock<Client> = OnceLock::new();
-    let local = is_local(url);
-    let cell = if local { &LOCAL } else { &OUTSIDE };
+    static LINK: OnceLock<Client> = OnceLock::new();
+    let reach = reach(url);
+    let cell = match reach {
+        Reach::Outside => &OUTSIDE,
+        Reach::Local => &LOCAL,
+        Reach::Link => &LINK,
+    };
     if let Some(client) = cell.get() {
         return Ok(client.clone());
     }
-    let built = build(local)?;
+    let built = build(reach)?;
     Ok(cell.get_or_init(|| built).clone())
 }
 
+/// Where an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Outside,
+    /// On this machine.
+    Local,
+    /// Beside it, without a router in between.
+    Link,
+}
+
 #[allow(clippy::disallowed_methods, reason = "this is where clients are built")]
-fn build(local: bool) -> Result<Client, reqwest::Error> {
+fn build(reach: Reach) -> Result<Client, reqwest::Error> {
     let builder = Client::builder()
         .user_agent(USER_AGENT)
         .redirect(Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
+        .connect_timeout(if reach == Reach::Link { LINK_LOCAL_CONNECT_TIMEOUT } else { CONNECT_TIMEOUT })
         .tcp_keepalive(Duration::from_secs(60));
-    if local { builder.no_proxy() } else { builder }.build()
+    if reach == Reach::Outside { builder } else { builder.no_proxy() }.build()
 }
 
-fn is_local(url: &Url) -> bool {
-    match url.host_str() {
-        Some("localhost") => true,
-        Some(host) => host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback()),
-        None => false,
+fn reach(url: &Url) -> Reach {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match address {
+        Ok(address) if address.is_loopback() => Reach::Local,
+        Ok(IpAddr::V4(address)) if address.is_link_local() => Reach::Link,
+        // The metadata of EC2 over IPv6 has an address of its own.
+        Ok(IpAddr::V6(address))
+            if address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0x0ec2] =>
+        {
+            Reach::Link
+        }
+        _ if host == "localhost" => Reach::Local,
+        _ => Reach::Outside,
     }
 }
 
@@ -98,18 +125,27 @@ mod tests {
 
     #[test]
     fn clients_can_be_built_for_this_machine_and_for_the_world() {
-        for url in ["http://127.0.0.1:1/", "https://api.example.com/"] {
+        for url in ["http://127.0.0.1:1/", "http://169.254.169.254/", "https://api.example.com/"] {
             assert!(model_client(&url.parse().unwrap()).is_ok(), "{url}");
         }
     }
 
     #[rstest]
-    #[case("http://localhost:11434/v1", true)]
-    #[case("http://127.8.9.1/", true)]
-    #[case("http://[::1]:80/", true)]
-    #[case("https://127.0.0.1.example.com/", false)]
-    #[case("https://api.example.com/", false)]
-    fn only_addresses_of_this_machine_go_past_the_proxy(#[case] url: &str, #[case] local: bool) {
-        assert_eq!(is_local(&url.parse().unwrap()), local);
+    #[case("http://localhost:11434/v1", Reach::Local)]
+    #[case("http://127.8.9.1/", Reach::Local)]
+    #[case("http://[::1]:80/", Reach::Local)]
+    #[case("http://169.254.169.254/latest", Reach::Link)]
+    #[case("http://169.254.170.2/v2", Reach::Link)]
+    #[case("http://[fd00:ec2::254]/latest", Reach::Link)]
+    #[case("http://[fe80::1]/", Reach::Link)]
+    #[case("http://[fd00:ec3::254]/", Reach::Outside)]
+    #[case("https://127.0.0.1.example.com/", Reach::Outside)]
+    #[case("https://169.254.169.254.example.com/", Reach::Outside)]
+    #[case("https://api.example.com/", Reach::Outside)]
+    fn only_addresses_of_this_machine_and_its_link_go_past_the_proxy(
+        #[case] url: &str,
+        #[case] expected: Reach,
+    ) {
+        assert_eq!(reach(&url.parse().unwrap()), expected);
     }
 }

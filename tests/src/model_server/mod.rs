@@ -1,8 +1,9 @@
 //! A model server that says what a test wants: Chat Completions at `/v1/chat/completions`, Messages at
-//! `/v1/messages` and Responses at `/v1/responses`, on an address of its own. A call is answered by the next reply in the queue; when the queue
+//! `/v1/messages`, Responses at `/v1/responses`, and Bedrock at `/model/<id>/invoke-with-response-stream`, on an address of its own. A call is answered by the next reply in the queue; when the queue
 //! is empty, by what the last line of the last user message orders (see [`script::Script::ordered`]). Requests
 //! are kept for a look, and conversations that a strict provider would refuse are refused.
 
+pub mod bedrock;
 pub mod reply;
 pub mod script;
 mod strict;
@@ -36,6 +37,8 @@ pub enum Protocol {
     Anthropic,
     /// Responses.
     Responses,
+    /// Messages within the frames of Bedrock.
+    Bedrock,
 }
 
 /// A request as it came.
@@ -128,6 +131,11 @@ impl ModelServer {
     /// The base address for a provider of the runtime `anthropic-messages`.
     pub fn anthropic_endpoint(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// The base address for a provider of the runtime `bedrock-invoke`.
+    pub fn bedrock_endpoint(&self) -> String {
+        self.anthropic_endpoint()
     }
 
     /// Answers the next call that has no answer yet.
@@ -224,6 +232,9 @@ async fn answer(
         "/v1/chat/completions" => reply_to(&shared, Protocol::OpenAi, &body),
         "/v1/messages" => reply_to(&shared, Protocol::Anthropic, &body),
         "/v1/responses" => reply_to(&shared, Protocol::Responses, &body),
+        path if path.starts_with("/model/") && path.ends_with("/invoke-with-response-stream") => {
+            reply_to(&shared, Protocol::Bedrock, &body)
+        }
         _ => Reply::status(404, "no such path"),
     };
     shared.count.send_modify(|count| *count += 1);

@@ -1,8 +1,8 @@
 //! An answer by its content, written in whichever protocol the call speaks; and the orders that a user message
 //! can give.
 
-use super::Protocol;
 use super::reply::{Reply, Step};
+use super::{Protocol, bedrock};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -123,20 +123,39 @@ impl Script {
         Self::text(["ok"])
     }
 
-    /// The bytes for a call of this protocol.
-    pub fn reply(&self, protocol: Protocol) -> Reply {
+    /// The whole body for a call of this protocol, without pauses.
+    pub fn bytes(&self, protocol: Protocol) -> Vec<u8> {
+        self.frames(protocol).into_iter().flat_map(|(frame, _)| frame).collect()
+    }
+
+    /// Frames of this protocol, and whether each is a delta of the text.
+    fn frames(&self, protocol: Protocol) -> Vec<(Bytes, bool)> {
         let frames = match protocol {
             Protocol::OpenAi => self.chat(),
-            Protocol::Anthropic => self.messages(),
             Protocol::Responses => self.responses(),
+            Protocol::Anthropic => {
+                self.messages().iter().map(|(event, is_text)| (sse(event), *is_text)).collect()
+            }
+            Protocol::Bedrock => {
+                let frame = |(event, is_text): &(Value, bool)| (bedrock::event(event), *is_text);
+                return self.messages().iter().map(frame).collect();
+            }
         };
+        frames.into_iter().map(|(frame, is_text)| (Bytes::from(frame), is_text)).collect()
+    }
+
+    /// The answer to a call of this protocol.
+    pub fn reply(&self, protocol: Protocol) -> Reply {
         let mut reply = Reply::chunks([""; 0]);
+        if protocol == Protocol::Bedrock {
+            reply = reply.header("content-type", "application/vnd.amazon.eventstream");
+        }
         let mut texts = 0;
         if self.hold_after == Some(0) {
             reply = reply.then(Step::Hold);
         }
-        for (frame, is_text) in frames {
-            reply = reply.then(Step::Bytes(Bytes::from(frame)));
+        for (frame, is_text) in self.frames(protocol) {
+            reply = reply.then(Step::Bytes(frame));
             if !is_text {
                 continue;
             }
@@ -182,29 +201,26 @@ impl Script {
         frames
     }
 
-    /// Frames of Messages, and whether each is a delta of the text.
-    fn messages(&self) -> Vec<(String, bool)> {
-        let frame =
-            |body: Value| format!("event: {}\ndata: {body}\n\n", body["type"].as_str().unwrap_or_default());
+    /// Events of Messages, and whether each is a delta of the text.
+    fn messages(&self) -> Vec<(Value, bool)> {
         let mut frames = Vec::new();
         let (read, written) = self.cost();
         let usage = json!({"input_tokens": read, "output_tokens": 1});
         let start =
             json!({"id": "msg_1", "type": "message", "role": "assistant", "content": [], "usage": usage});
-        frames.push((frame(json!({"type": "message_start", "message": start})), false));
-        frames.push((frame(json!({"type": "ping"})), false));
+        frames.push((json!({"type": "message_start", "message": start}), false));
+        frames.push((json!({"type": "ping"}), false));
         let mut index = 0;
-        let mut block =
-            |frames: &mut Vec<(String, bool)>, start: Value, deltas: Vec<Value>, is_text: bool| {
-                let begin = json!({"type": "content_block_start", "index": index, "content_block": start});
-                frames.push((frame(begin), false));
-                for delta in deltas {
-                    let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
-                    frames.push((frame(delta), is_text));
-                }
-                frames.push((frame(json!({"type": "content_block_stop", "index": index})), false));
-                index += 1;
-            };
+        let mut block = |frames: &mut Vec<(Value, bool)>, start: Value, deltas: Vec<Value>, is_text: bool| {
+            let begin = json!({"type": "content_block_start", "index": index, "content_block": start});
+            frames.push((begin, false));
+            for delta in deltas {
+                let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
+                frames.push((delta, is_text));
+            }
+            frames.push((json!({"type": "content_block_stop", "index": index}), false));
+            index += 1;
+        };
         if !self.thinking.is_empty() {
             let pieces =
                 self.thinking.iter().map(|piece| json!({"type": "thinking_delta", "thinking": piece}));
@@ -224,8 +240,8 @@ impl Script {
         let stop = if self.calls.is_empty() { "end_turn" } else { "tool_use" };
         let end = json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
             "usage": {"output_tokens": written}});
-        frames.push((frame(end), false));
-        frames.push((frame(json!({"type": "message_stop"})), false));
+        frames.push((end, false));
+        frames.push((json!({"type": "message_stop"}), false));
         frames
     }
 
@@ -306,6 +322,11 @@ impl Script {
     }
 }
 
+/// An event of Messages as SSE.
+fn sse(event: &Value) -> String {
+    format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
+}
+
 /// The line that `N:<n> D:<ms> MEDIA` says after its n-th word.
 pub fn media_line(n: u32) -> String {
     format!("MEDIA: /of/w{n}.png\n")
@@ -332,7 +353,7 @@ pub(super) fn last_order(protocol: Protocol, body: &Value) -> String {
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
     let result = match protocol {
         Protocol::OpenAi => Some(content).filter(|_| last["role"] == "tool"),
-        Protocol::Anthropic => {
+        Protocol::Anthropic | Protocol::Bedrock => {
             let results = blocks.iter().rev().find(|block| block["type"] == "tool_result");
             results.filter(|_| texts.is_empty()).map(|block| &block["content"])
         }

@@ -13,7 +13,7 @@ pub(super) fn check(protocol: Protocol, body: &Value) -> Result<(), String> {
     };
     match protocol {
         Protocol::OpenAi => chat(messages),
-        Protocol::Anthropic => conversation(messages),
+        Protocol::Anthropic | Protocol::Bedrock => conversation(messages),
         Protocol::Responses => items(messages),
     }
 }

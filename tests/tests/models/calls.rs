@@ -15,7 +15,8 @@ use std::time::Duration;
 #[rstest]
 #[tokio::test]
 async fn text_streams_as_it_comes_and_the_whole_follows(
-    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses, Protocol::Bedrock)]
+    protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
@@ -40,7 +41,8 @@ async fn text_streams_as_it_comes_and_the_whole_follows(
 #[rstest]
 #[tokio::test]
 async fn calls_share_a_connection(
-    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses, Protocol::Bedrock)]
+    protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
@@ -58,7 +60,8 @@ async fn calls_share_a_connection(
 #[rstest]
 #[tokio::test]
 async fn dropping_the_stream_ends_the_call(
-    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses, Protocol::Bedrock)]
+    protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
@@ -71,7 +74,8 @@ async fn dropping_the_stream_ends_the_call(
 #[rstest]
 #[tokio::test]
 async fn a_silent_provider_is_given_up(
-    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses, Protocol::Bedrock)]
+    protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = build(&server, protocol, ModelChoice::default(), Duration::from_millis(100));
@@ -112,7 +116,8 @@ async fn any_byte_shows_that_a_provider_is_alive(#[case] sign: &str) {
 async fn a_refusal_is_classified_and_named(
     #[case] code: u16,
     #[case] kind: ErrorKind,
-    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses, Protocol::Bedrock)]
+    protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let error = ask(model(&server, protocol).as_ref(), &format!("FAIL:{code}")).await.unwrap_err();
@@ -121,6 +126,7 @@ async fn a_refusal_is_classified_and_named(
         Protocol::OpenAi => "openai",
         Protocol::Anthropic => "anthropic",
         Protocol::Responses => "responses",
+        Protocol::Bedrock => "bedrock",
     };
     assert!(error.message.starts_with(&format!("{provider}: API error {code}: {{\"error\":")), "{error}");
 }
@@ -211,6 +217,8 @@ async fn a_cut_connection_is_a_network_error_and_half_a_call_never_runs(
         Protocol::Anthropic => {
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}"#
         }
+        // Its frames are no text: see `bedrock`.
+        Protocol::Bedrock => return,
         Protocol::Responses => {
             r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}}"#
         }
@@ -239,7 +247,8 @@ async fn a_provider_that_is_not_there_is_a_network_error() {
 #[rstest]
 #[tokio::test]
 async fn a_conversation_with_tools_passes_a_strict_provider(
-    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses, Protocol::Bedrock)]
+    protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);
@@ -264,7 +273,8 @@ async fn a_conversation_with_tools_passes_a_strict_provider(
 #[rstest]
 #[tokio::test]
 async fn after_results_of_tools_a_model_may_say_nothing(
-    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses)] protocol: Protocol,
+    #[values(Protocol::OpenAi, Protocol::Anthropic, Protocol::Responses, Protocol::Bedrock)]
+    protocol: Protocol,
 ) {
     let server = ModelServer::start().await.unwrap();
     let model = model(&server, protocol);

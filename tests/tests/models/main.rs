@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 #![allow(clippy::needless_pass_by_value, reason = "json! values read better when handed over")]
 
+mod bedrock;
 mod calls;
 mod chat;
 mod messages;
@@ -32,6 +33,16 @@ models:
     capabilities: { image: true, thinking: { mode: adaptive }, verbosity: { default: low } }
 ";
 
+/// A provider of the runtime `bedrock-invoke` with a region of its own.
+const BEDROCK: &str = "
+id: bedrock
+runtime: bedrock-invoke
+sigv4: { region: us-west-2 }
+defaultModelId: some-model
+secrets: [{ key: access_key_id, secret: true }, { key: secret_access_key, secret: true }]
+models: [{ id: some-model, capabilities: { image: true } }]
+";
+
 /// A model of the protocol at the server, as the registry builds it.
 fn model(server: &ModelServer, protocol: Protocol) -> Arc<dyn Model> {
     build(server, protocol, ModelChoice::default(), Duration::from_secs(60))
@@ -47,9 +58,11 @@ fn build(
         Protocol::OpenAi => ("openai", server.openai_endpoint()),
         Protocol::Anthropic => ("anthropic", server.anthropic_endpoint()),
         Protocol::Responses => ("responses", server.openai_endpoint()),
+        Protocol::Bedrock => ("bedrock", server.bedrock_endpoint()),
     };
-    // No provider inside the binary speaks Responses.
+    // No provider inside the binary speaks Responses, and the one of Bedrock takes its region from the address.
     let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("bedrock.yaml"), BEDROCK).unwrap();
     std::fs::write(files.path().join("responses.yaml"), RESPONSES).unwrap();
     let id = if choice.id.is_empty() { "some-model".to_owned() } else { choice.id.clone() };
     let choice = ModelChoice { provider: provider.into(), id, endpoint: Some(endpoint), ..choice };

@@ -68,6 +68,15 @@ fn seal<'a>(signature: &'a str, own: Option<&str>) -> Option<&'a str> {
     (!foreign).then_some(signature)
 }
 
+/// The body of a call of this model through Bedrock.
+#[cfg(feature = "bedrock")]
+pub(super) fn bedrock_body(
+    model: &AnthropicMessages,
+    request: &Request,
+) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&request::body(model, request).for_bedrock())
+}
+
 impl Model for AnthropicMessages {
     fn call(&self, request: Request) -> BoxStream<'static, Result<Event, ModelError>> {
         let body = serde_json::to_vec(&request::body(self, &request));

@@ -18,8 +18,12 @@ const MIN_BUDGET: u64 = 1024;
 
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
-    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anthropic_version: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
     max_tokens: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<WireThinking>,
@@ -125,6 +129,14 @@ struct Source<'a> {
     data: &'a str,
 }
 
+impl Body<'_> {
+    /// The same for Bedrock, where model and streaming are said by the address, and the version by the body.
+    #[cfg(feature = "bedrock")]
+    pub(super) fn for_bedrock(self) -> Self {
+        Self { anthropic_version: Some("bedrock-2023-05-31"), model: None, stream: false, ..self }
+    }
+}
+
 pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Body<'a> {
     let mark = model.caching.map(|ttl| CacheControl {
         r#type: "ephemeral",
@@ -159,7 +171,8 @@ pub(super) fn body<'a>(model: &'a AnthropicMessages, request: &'a Request) -> Bo
         }
     };
     Body {
-        model: &model.id,
+        anthropic_version: None,
+        model: Some(&model.id),
         max_tokens: model.max_tokens,
         stream: true,
         thinking,

@@ -47,6 +47,9 @@ pub(super) fn endpoint(
         Runtime::AnthropicMessages => "/v1/messages",
         Runtime::OpenAiResponses if ends("/responses") => "",
         Runtime::OpenAiResponses => "/responses",
+        // The SDK knows the rest.
+        #[cfg(feature = "bedrock")]
+        Runtime::BedrockInvoke => "",
         _ if ends("/chat/completions") => "",
         _ => "/chat/completions",
     };
@@ -86,6 +89,7 @@ pub(super) fn connect(
         url,
         headers,
         key,
+        signer: None,
         idle_timeout: settings.idle_timeout,
         clock: Arc::clone(&settings.clock),
     })

@@ -1,3 +1,4 @@
+use super::connect::endpoint;
 use super::*;
 use rstest::rstest;
 use std::fs;
@@ -35,10 +36,9 @@ fn every_built_in_provider_can_be_built_with_its_default_model() {
     let registry = Registry::new("/nonexistent".into());
     let infos = registry.providers();
     let ids: Vec<_> = infos.iter().map(|info| info.id.as_str()).collect();
-    let first_to_last = [
-        "anthropic",
-        "openai",
-        "openrouter",
+    let amazon: &[&str] = if cfg!(feature = "bedrock") { &["aws-bedrock-claude-invoke"] } else { &[] };
+    let amazon = [amazon, &["aws-bedrock-mantle", "aws-bedrock-openai"]].concat();
+    let others = [
         "deepseek",
         "doubao",
         "hunyuan",
@@ -52,7 +52,7 @@ fn every_built_in_provider_can_be_built_with_its_default_model() {
         "vllm",
         "demo",
     ];
-    assert_eq!(ids, first_to_last);
+    assert_eq!(ids, [&["anthropic", "openai", "openrouter"], &amazon[..], &others].concat());
     for info in infos {
         assert_eq!((info.error, info.file), (None, None));
         let choice = registry.default_choice(&info.id).unwrap();
@@ -86,8 +86,7 @@ fn a_file_takes_the_place_of_the_one_inside_and_an_edit_counts_at_once() {
 #[case::missing_field("id: p\nruntime: openai-chat\n", &["p.yaml:", "models"])]
 #[case::missing_in_a_list("id: p\nruntime: demo\nmodels:\n  - displayName: m\n", &["p.yaml:4:", "models[0]", "id"])]
 #[case::another_id("runtime: demo\nid: q\nmodels: []\n", &["p.yaml:2:1: id:", "`q`", "`p`"])]
-#[case::unknown_runtime("id: p\nruntime: telepathy\nmodels: []\n", &["p.yaml:2:1: runtime:", "`telepathy`", "anthropic-messages, openai-chat, openai-responses, demo, deepseek"])]
-#[case::later_runtime("id: p\nruntime: bedrock-invoke\nmodels: []\n", &["p.yaml:2:1", "not in this build yet"])]
+#[case::unknown_runtime("id: p\nruntime: telepathy\nmodels: []\n", &["p.yaml:2:1: runtime:", "`telepathy`", "anthropic-messages, openai-chat, openai-responses,", "demo, deepseek"])]
 #[case::no_text("\u{0}\u{1}", &["p.yaml"])]
 fn a_broken_file_is_told_by_place_and_field(#[case] text: &str, #[case] parts: &[&str]) {
     let (_dir, registry) = with_file("p.yaml", text);
@@ -302,4 +301,31 @@ models:
     let choice = registry.default_choice("old").unwrap();
     let model = registry.build(&choice, &a_key, &CallSettings::default()).unwrap();
     assert_eq!(model.thinking_effort(), Some("xhigh"));
+}
+
+#[cfg(feature = "bedrock")]
+#[test]
+fn providers_of_amazon_can_be_called_without_a_key_and_are_no_default_for_that() {
+    let registry = Registry::new("/nonexistent".into());
+    for id in ["aws-bedrock-claude-invoke", "aws-bedrock-mantle", "aws-bedrock-openai"] {
+        assert!(registry.build(&choice(id), &no_key, &CallSettings::default()).is_ok(), "{id}");
+        assert!(registry.aws_credentials(&choice(id), &no_key).is_some(), "{id}");
+        assert!(registry.aws_credentials(&choice(id), &a_key).is_none(), "{id}");
+    }
+    assert!(registry.aws_credentials(&choice("openai"), &no_key).is_none());
+    assert_eq!(registry.first_configured(&no_key), None);
+    let both = |id: &str, key: &str| {
+        (id == "aws-bedrock-claude-invoke" && key != "session_token").then(|| SecretString::from("k"))
+    };
+    assert_eq!(registry.first_configured(&both).unwrap().provider, "aws-bedrock-claude-invoke");
+    let half = |id: &str, key: &str| both(id, key).filter(|_| key == "access_key_id");
+    assert_eq!(registry.first_configured(&half), None);
+}
+
+#[cfg(not(feature = "bedrock"))]
+#[test]
+fn a_program_without_bedrock_says_so() {
+    let (_dir, registry) = with_file("p.yaml", "id: p\nruntime: bedrock-invoke\nmodels: []\n");
+    let message = error(&registry, &choice("p"));
+    assert!(message.contains("p.yaml:2:1") && message.contains("cargo feature `bedrock`"), "{message}");
 }

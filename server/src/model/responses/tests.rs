@@ -20,6 +20,7 @@ fn model() -> OpenAiResponses {
             url: "http://127.0.0.1:1/v1/responses".parse().unwrap(),
             headers: HeaderMap::new(),
             key: None,
+            signer: None,
             idle_timeout: Duration::from_secs(1),
             clock: Arc::new(SystemClock),
         },
