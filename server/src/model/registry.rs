@@ -185,7 +185,9 @@ impl Registry {
                 endpoint: provider.default_endpoint.clone().unwrap_or_default(),
                 models: provider.models.iter().map(|model| model.id.clone()).collect(),
                 secret: key_field(&provider).map(|field| field.key.clone()),
-                secret_is_optional: key_field(&provider).is_some_and(|field| field.optional),
+                secret_is_optional: key_field(&provider).is_some_and(|field| field.optional)
+                    || provider.sigv4.is_some()
+                    || provider.runtime.starts_with("bedrock-"),
                 secrets: provider.secrets.iter().map(|field| field.key.clone()).collect(),
                 runtime: provider.runtime,
                 file,

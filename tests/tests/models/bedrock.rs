@@ -2,7 +2,7 @@
 
 use super::{KEY, ask, build, model, request, run, text_block, texts, tool_calls, user};
 use bytes::Bytes;
-use halo_server::model::registry::{CacheTtl, CallSettings, ModelChoice, Registry, Thinking};
+use halo_server::model::registry::{CacheTtl, Caching, CallSettings, ModelChoice, Registry, Thinking};
 use halo_server::model::{Block, ErrorKind, Event, Model, ModelError, StopReason};
 use halo_tests::model_server::bedrock::{Signed, event, exception, signed};
 use halo_tests::model_server::reply::{Reply, Step};
@@ -55,7 +55,7 @@ async fn a_call_goes_to_the_models_address_signed_and_without_what_the_address_s
     let choice = ModelChoice {
         id: "global.anthropic.claude-x-v1:0".into(),
         max_tokens: Some(4000),
-        prompt_caching: Some(CacheTtl::OneHour),
+        prompt_caching: Some(Caching::For(CacheTtl::OneHour)),
         thinking: Some(Thinking { enabled: true, effort: Some("high".into()), budget_tokens: None }),
         ..ModelChoice::default()
     };
