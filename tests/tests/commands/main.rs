@@ -311,10 +311,11 @@ async fn context_tells_how_full_it_is_and_who_works_in_it() {
     let client = server.client("readonly").await;
     lands_in(&client).await;
     let text = reply(&client, "/s ctx").await;
-    for part in ["tokens", "Agent: default", "Model: some-model", "file_read"] {
+    // Whether a readonly session has a shell depends on the machine's sandbox.
+    for part in ["tokens", "Agent: default", "Model: some-model", "file_read", "continue_task"] {
         assert!(text.contains(part), "{text}");
     }
-    assert!(!text.contains("shell_exec"), "{text}");
+    assert!(!text.contains("web_fetch"), "its profile does not name it: {text}");
 }
 
 #[tokio::test]
