@@ -6,6 +6,7 @@ use crate::access::AccessLevel;
 use rustix::fs::Stat;
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fs::DirEntry;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -177,21 +178,11 @@ impl HiddenSet {
         if linked.is_empty() {
             return Some(found);
         }
-        let mut open = below.to_vec();
-        let mut seen = 0;
-        while let Some(dir) = open.pop() {
-            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-                seen += 1;
-                if seen > LINK_SCAN_LIMIT {
-                    return None;
-                }
-                match entry.metadata() {
-                    Ok(meta) if meta.is_dir() => open.push(entry.path()),
-                    Ok(meta) if linked.contains(&(meta.dev(), meta.ino())) => found.push(entry.path()),
-                    _ => {}
-                }
+        each_file_below(below, |entry| {
+            if entry.metadata().is_ok_and(|meta| linked.contains(&(meta.dev(), meta.ino()))) {
+                found.push(entry.path());
             }
-        }
+        })?;
         Some(found)
     }
 
@@ -207,20 +198,7 @@ impl HiddenSet {
                 }
             }
         }
-        let mut open = self.dirs.clone();
-        let mut seen = 0;
-        while let Some(dir) = open.pop() {
-            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-                seen += 1;
-                if seen > LINK_SCAN_LIMIT {
-                    return None;
-                }
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                    _ => note_if_linked(&entry.path(), &mut found),
-                }
-            }
-        }
+        each_file_below(&self.dirs, |entry| note_if_linked(&entry.path(), &mut found))?;
         Some(found)
     }
 }
@@ -247,6 +225,26 @@ fn real_of(path: &Path) -> PathBuf {
         }
     }
     path.to_owned()
+}
+
+/// Looks at everything below these folders that is no folder; follows no links. `None` when there is too much of it.
+fn each_file_below(dirs: &[PathBuf], mut look: impl FnMut(&DirEntry)) -> Option<()> {
+    let mut open = dirs.to_vec();
+    let mut seen = 0;
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > LINK_SCAN_LIMIT {
+                return None;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(entry.path());
+            } else {
+                look(&entry);
+            }
+        }
+    }
+    Some(())
 }
 
 fn note_if_linked(file: &Path, found: &mut HashSet<FileId>) {
