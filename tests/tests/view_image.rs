@@ -22,12 +22,19 @@ struct Stack {
 }
 
 async fn stack(access: &str, image: bool) -> Stack {
+    stack_over(Protocol::OpenAi, access, image).await
+}
+
+async fn stack_over(protocol: Protocol, access: &str, image: bool) -> Stack {
     let model = ModelServer::start().await.expect("a model server");
     let place = Place::new();
-    place.scripted(&model, Protocol::OpenAi);
+    place.scripted(&model, protocol);
     let choice = format!("model: {{ provider: scripted, id: some-model, image: {image} }}");
     place.agent("default", &format!("{choice}\ntools: [file_read, view_image]\n"));
     std::fs::write(place.workspace().join("a.png"), GIF).expect("an image");
+    let mut other = GIF.to_vec();
+    other[14] = 0x77;
+    std::fs::write(place.workspace().join("b.png"), other).expect("another image");
     let server = Server::launch(place, Launch::default()).await;
     let client = server.client(access).await;
     Stack { _server: server, model, client }
@@ -67,6 +74,27 @@ async fn the_model_gets_the_image_beside_the_result_at_every_level(#[case] acces
     assert_eq!(stack.last_call().0, 1);
     let history = stack.client.history(&session).await.to_string();
     assert!(history.contains(expected) && !history.contains(GIF_BASE64), "{history}");
+}
+
+#[tokio::test]
+async fn of_several_images_each_goes_with_the_result_that_shows_it() {
+    let stack = stack_over(Protocol::Anthropic, "full", true).await;
+    let session = stack.client.mint().await;
+    let orders =
+        format!("{ORDER}\nTOOL file_read {{\"path\": \"none\"}}\n{}", ORDER.replace("a.png", "b.png"));
+    stack.client.turn(&session, &orders).await;
+    let body = stack.model.last_request().expect("a request").body;
+    let results = body["messages"].as_array().and_then(|messages| messages.last()).expect("results");
+    let shown: Vec<String> = results["content"].as_array().into_iter().flatten().map(image_of).collect();
+    assert_eq!(shown.len(), 3, "{body}");
+    assert_eq!((&*shown[0], &*shown[1]), (GIF_BASE64, ""), "{body}");
+    assert!(!shown[2].is_empty() && shown[2] != GIF_BASE64, "{body}");
+}
+
+/// The images within a result.
+fn image_of(result: &Value) -> String {
+    let parts = result["content"].as_array().into_iter().flatten();
+    parts.filter_map(|part| part["source"]["data"].as_str()).collect()
 }
 
 #[tokio::test]

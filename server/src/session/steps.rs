@@ -186,8 +186,8 @@ impl Actor {
         let _ = done.send(());
     }
 
-    /// The writes for one tool result: its row, its place in the model history, the row in flight. Results stand
-    /// before images there, as providers want them, so that no call has to sort them.
+    /// The writes for one tool result: its row, its place in the model history, the row in flight. An image stands
+    /// right behind the result that shows it: that is how the providers' requests know whose it is.
     pub fn result_writes(
         &mut self,
         id: &str,
@@ -201,6 +201,7 @@ impl Actor {
         let image = output.image.as_ref();
         let image =
             image.map(|image| Block::Image { mime_type: image.mime_type.into(), data: image.data.clone() });
+        let shown_result = std::iter::once(result).chain(image);
         let place = self.place();
         let Some(run) = &mut self.run else { return Vec::new() };
         let shown =
@@ -210,16 +211,12 @@ impl Actor {
         let mut writes = vec![Self::log_write(place, row)];
         if let Some(index) = run.results {
             if let Some((seq, message)) = self.history.get_or_insert_default().get_mut(index) {
-                let content = &mut Arc::make_mut(message).content;
-                let results =
-                    content.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
-                content.insert(results, result);
-                content.extend(image);
+                Arc::make_mut(message).content.extend(shown_result);
                 let message = serde_json::to_string(message).unwrap_or_default();
                 writes.push(Write::Message { seq: *seq, message });
             }
         } else {
-            let content = std::iter::once(result).chain(image).collect();
+            let content = shown_result.collect();
             let (index, write) = self.push_message(Message { role: Role::User, content });
             writes.push(write);
             if let Some(run) = &mut self.run {
