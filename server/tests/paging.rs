@@ -6,6 +6,7 @@ use halo_server::session::rows;
 use halo_server::store::Database;
 use halo_server::store::schema::Schema;
 use halo_server::store::{log, sessions};
+use halo_server::tool::Cut;
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
 use std::collections::HashSet;
@@ -160,7 +161,7 @@ proptest! {
 
     #[test]
     fn an_output_in_the_log_is_whole_or_its_head_with_a_note(output in "[aé漢🦀]{0,80}", max in 0usize..200) {
-        let shown = rows::display_output(&output, false, max);
+        let shown = rows::display_output(&output, Cut::End, max);
         if output.len() <= max {
             prop_assert_eq!(shown, output);
         } else {

@@ -51,11 +51,6 @@ impl Agent {
         compact::overhead(&self.system, &self.specs)
     }
 
-    /// Characters of this tool's answer that the model gets. A skill is of use as a whole.
-    fn chars_for(&self, tool: &str) -> usize {
-        if tool == skill::ACTIVATE { usize::MAX } else { self.render_chars }
-    }
-
     fn tool_context(&self, cancel: CancellationToken) -> Context {
         Context { cancel, ..self.context.clone() }
     }

@@ -368,12 +368,12 @@ impl<S: From<Step>> Turn<'_, S> {
                 return Err(Outcome::Aborted);
             }
         };
-        output.end_matters = tool.end_matters();
+        output.cut = tool.cut();
         self.answer(call, output, Some(began.elapsed().as_millis() as u64)).await
     }
 
     async fn answer(&self, call: Call, output: Output, duration_ms: Option<u64>) -> Result<(), Outcome> {
-        let mut for_model = output.cut(self.agent.chars_for(&call.name));
+        let mut for_model = output.for_model(self.agent.render_chars);
         let Call { id, name, input, .. } = call;
         if let Some(warning) = self.loops.note(&name, &input, &output) {
             for_model.push_str("\n\n");

@@ -4,6 +4,7 @@
 use super::ids::row_id;
 use crate::model::Usage;
 use crate::text::{head_bytes, head_chars, tail_bytes};
+use crate::tool::Cut;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -221,12 +222,12 @@ pub fn title(message: &str) -> Option<String> {
 }
 
 /// A tool's output as the log keeps it: at most `max` bytes, cut on character boundaries, with a note; in the middle
-/// where its end matters.
-pub fn display_output(output: &str, end_matters: bool, max: usize) -> String {
+/// where that may go.
+pub fn display_output(output: &str, cut: Cut, max: usize) -> String {
     if output.len() <= max {
         return output.to_owned();
     }
-    if end_matters {
+    if cut == Cut::Middle {
         let (head, tail) = (head_bytes(output, max - max / 2), tail_bytes(output, max / 2));
         return format!("{head}\n[Content truncated: {} bytes in all]\n{tail}", output.len());
     }
@@ -239,9 +240,9 @@ mod tests {
 
     #[test]
     fn a_long_output_is_cut_at_its_end_or_in_its_middle() {
-        assert_eq!(display_output("aäb", true, 4), "aäb");
-        assert_eq!(display_output("aaäbb", false, 3), "aa\n[Content truncated: 6 bytes in all]");
-        assert_eq!(display_output("aaäbb", true, 4), "aa\n[Content truncated: 6 bytes in all]\nbb");
+        assert_eq!(display_output("aäb", Cut::Middle, 4), "aäb");
+        assert_eq!(display_output("aaäbb", Cut::End, 3), "aa\n[Content truncated: 6 bytes in all]");
+        assert_eq!(display_output("aaäbb", Cut::Middle, 4), "aa\n[Content truncated: 6 bytes in all]\nbb");
     }
 
     #[test]

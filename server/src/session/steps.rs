@@ -204,8 +204,7 @@ impl Actor {
         let shown_result = std::iter::once(result).chain(image);
         let place = self.place();
         let Some(run) = &mut self.run else { return Vec::new() };
-        let shown =
-            rows::display_output(&output.text, output.end_matters, run.display_bytes.max(FRAME_RESULT_CHARS));
+        let shown = rows::display_output(&output.text, output.cut, run.display_bytes.max(FRAME_RESULT_CHARS));
         run.inflight.tool_finished(id, &shown, duration_ms);
         let row = rows::tool_result(place, &run.agent_name, name, &shown, duration_ms.unwrap_or(0));
         let mut writes = vec![Self::log_write(place, row)];

@@ -116,6 +116,17 @@ impl Context {
     }
 }
 
+/// What a long answer may lose on its way to the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Its end.
+    End,
+    /// Its middle: the end tells more.
+    Middle,
+    /// Nothing: it is of use as a whole.
+    Never,
+}
+
 /// What a tool answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
@@ -125,9 +136,8 @@ pub struct Output {
     pub is_error: bool,
     /// What the model shall see besides the text.
     pub image: Option<Image>,
-    /// Whether the end of a long text tells more than its middle, so that a cut leaves out the middle. The turn sets
-    /// it as [`Tool::end_matters`] says.
-    pub end_matters: bool,
+    /// What a long text may lose. The turn sets it as [`Tool::cut`] says.
+    pub cut: Cut,
 }
 
 /// An image for the model.
@@ -142,20 +152,20 @@ pub struct Image {
 impl Output {
     /// A good answer.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: false, image: None, end_matters: false }
+        Self { text: text.into(), is_error: false, image: None, cut: Cut::End }
     }
 
     /// A failure: what happened, and what the model can do about it.
     pub fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true, image: None, end_matters: false }
+        Self { text: text.into(), is_error: true, image: None, cut: Cut::End }
     }
 
-    /// The text in at most `max` characters, and a note where some are left out.
-    pub fn cut(&self, max: usize) -> String {
-        if self.end_matters {
-            cut_middle_with_note(&self.text, max)
-        } else {
-            cut_with_note(self.text.clone(), max)
+    /// The text as the model gets it: in at most `max` characters, with a note where some are left out.
+    pub fn for_model(&self, max: usize) -> String {
+        match self.cut {
+            Cut::End => cut_with_note(self.text.clone(), max),
+            Cut::Middle => cut_middle_with_note(&self.text, max),
+            Cut::Never => self.text.clone(),
         }
     }
 }
@@ -174,9 +184,9 @@ pub trait Tool: Send + Sync {
     /// Name, description and parameters as the model sees them.
     fn spec(&self) -> ToolSpec;
 
-    /// Whether the end of a long answer tells more than its middle.
-    fn end_matters(&self) -> bool {
-        false
+    /// What its long answers may lose.
+    fn cut(&self) -> Cut {
+        Cut::End
     }
 
     /// Whether it is of use only to a model that takes images.

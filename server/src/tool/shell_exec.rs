@@ -10,7 +10,7 @@ use super::rm_guard::RmGuard;
 use super::sandbox::{self, Failure, Refusal};
 use super::shell_output::HeadAndTail;
 use super::shell_process::{Plain, Running};
-use super::{Context, Output, Tool, shell_params};
+use super::{Context, Cut, Output, Tool, shell_params};
 use crate::access::AccessLevel;
 use crate::model::ToolSpec;
 use futures_util::FutureExt;
@@ -83,9 +83,9 @@ impl Tool for ShellExec {
         }
     }
 
-    fn end_matters(&self) -> bool {
-        // Errors stand there, and the exit code.
-        true
+    fn cut(&self) -> Cut {
+        // Errors stand at the end, and the exit code.
+        Cut::Middle
     }
 
     fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output> {

@@ -7,7 +7,7 @@ use crate::agent::profile::DisabledItem;
 use crate::clock::Clock;
 use crate::model::ToolSpec;
 use crate::tool::args::Args;
-use crate::tool::{Context, Output, Tool, blocking};
+use crate::tool::{Context, Cut, Output, Tool, blocking};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -51,6 +51,10 @@ impl Tool for ActivateSkill {
                 "required": ["skill_id"],
             }),
         }
+    }
+
+    fn cut(&self) -> Cut {
+        Cut::Never
     }
 
     fn run<'a>(&'a self, input: Map<String, Value>, context: &'a Context) -> BoxFuture<'a, Output> {
