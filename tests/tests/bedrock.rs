@@ -229,6 +229,21 @@ async fn doctor_tells_whether_there_are_credentials(
 }
 
 #[tokio::test]
+async fn a_test_call_without_credentials_says_what_to_do_once() {
+    let place = Place::new();
+    let mut command = place.halo(["model", "test", "aws-bedrock-claude-invoke"]);
+    command.env("AWS_EC2_METADATA_DISABLED", "true");
+    let ended = halo_tests::place::Ended::of(command).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let expected = "key: aws-bedrock-claude-invoke: no AWS credentials were found";
+    assert!(
+        ended.stderr.contains(expected) && ended.stderr.contains("give the instance a role"),
+        "{ended:?}"
+    );
+    assert!(!ended.stderr.contains("copy it anew"), "there is no key to be copied: {ended:?}");
+}
+
+#[tokio::test]
 async fn doctor_asks_nobody_when_no_such_provider_is_in_use() {
     let metadata = Metadata::start("ASIAROLE").await.unwrap();
     let place = Place::new();

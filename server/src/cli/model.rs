@@ -162,6 +162,9 @@ fn test(place: &Place, home: &Home, config: &Effective, args: TestArgs) -> anyho
         }
         Err(Failed::Call(error)) => (Trouble::of(&error), error.message),
     };
+    if info.takes_aws_credentials && matches!(trouble, Trouble::Key | Trouble::Permission) {
+        anyhow::bail!("{}: {words}", trouble.name());
+    }
     let place = match (trouble, key) {
         (Trouble::Key | Trouble::Permission | Trouble::Balance, Some(key)) => {
             format!(" (the key is {key} in {})", home.settings_yaml().display())

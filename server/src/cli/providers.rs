@@ -175,7 +175,8 @@ impl KeyState {
         let Some(key) = &info.secret else { return Self::NotNeeded };
         let value = config.secret(&info.id, key, None);
         let Some(value) = value.filter(|value| !value.expose_secret().trim().is_empty()) else {
-            return if info.secret_is_optional { Self::Optional } else { Self::Missing };
+            let optional = info.secret_is_optional || info.takes_aws_credentials;
+            return if optional { Self::Optional } else { Self::Missing };
         };
         let mut unset = None;
         environment.expand(value.expose_secret(), |name| unset = Some(name.to_owned()));

@@ -109,6 +109,8 @@ pub struct ProviderInfo {
     pub secret: Option<String>,
     /// Whether it may be called without its key.
     pub secret_is_optional: bool,
+    /// Whether it is called with AWS credentials where no key is set. Its refusals say themselves what to do.
+    pub takes_aws_credentials: bool,
     /// Every name that the settings may hold under `<id>.secrets`, the key's among them.
     pub secrets: Vec<String>,
     /// The file; `None` for one inside the binary.
@@ -185,9 +187,8 @@ impl Registry {
                 endpoint: provider.default_endpoint.clone().unwrap_or_default(),
                 models: provider.models.iter().map(|model| model.id.clone()).collect(),
                 secret: key_field(&provider).map(|field| field.key.clone()),
-                secret_is_optional: key_field(&provider).is_some_and(|field| field.optional)
-                    || provider.sigv4.is_some()
-                    || provider.runtime.starts_with("bedrock-"),
+                secret_is_optional: key_field(&provider).is_some_and(|field| field.optional),
+                takes_aws_credentials: provider.sigv4.is_some() || provider.runtime.starts_with("bedrock-"),
                 secrets: provider.secrets.iter().map(|field| field.key.clone()).collect(),
                 runtime: provider.runtime,
                 file,

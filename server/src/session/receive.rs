@@ -254,10 +254,7 @@ impl Actor {
         let text = shown(&message);
         let place = self.place();
         writes.push(Self::log_write(place, rows::user(place, &text)));
-        for notice in &message.scope.notices {
-            let place = self.place();
-            writes.push(Self::log_write(place, rows::notification(place, &row.agent_name, notice)));
-        }
+        writes.extend(message.scope.notices.iter().map(|notice| self.notification(notice)));
         let seq = self.next.queue;
         self.next.queue += 1;
         let Arrival { images, saved, source, scope, .. } = message;
