@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
+/// The workspace of the trial, below halo's home; stays there.
+const TRIAL_FOLDER: &str = ".sandbox-trial";
+
 /// What sandboxes a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -76,9 +79,11 @@ impl Verdict {
 
 fn try_bwrap(user_home: &Path, halo_home: &Path) -> Result<(PathBuf, Result<Tools, String>), String> {
     let program = find("bwrap").ok_or("bubblewrap is not installed (apt install bubblewrap)")?;
-    let folder = tempfile::tempdir().map_err(|error| format!("a folder for the trial: {error}"))?;
+    // Always the same one: a server that ends during the trial leaves nothing that adds up.
+    let folder = halo_home.join(TRIAL_FOLDER);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let context = Context {
-        workspace: folder.path().to_owned(),
+        workspace: folder,
         user_home: user_home.to_owned(),
         halo_home: halo_home.to_owned(),
         access: AccessLevel::Workspace,
