@@ -1,5 +1,6 @@
 //! The real programs: builds `halo` and `halo-acp` once a test process, in the profile and the target folder of
-//! the test that runs, so that `cargo test -p halo-tests` alone tests what the sources say.
+//! the test that runs, so that `cargo test -p halo-tests` alone tests what the sources say. `HALO_TESTS_PROFILE=release`
+//! builds them optimized although the test is not: they are built once, and not for the test's own sake, too.
 
 use serde_json::Value;
 use std::env;
@@ -15,6 +16,8 @@ pub struct Binaries {
     pub halo: PathBuf,
     /// The adapter for editors.
     pub halo_acp: PathBuf,
+    /// Whether they are optimized as people run them.
+    pub optimized: bool,
 }
 
 /// The programs; the first call builds them, which may take minutes, and panics when that fails.
@@ -31,11 +34,10 @@ fn build() -> Binaries {
     let profile_dir = profile_dir.expect("a test stands in <target>/<profile>/deps");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.args(["build", "--locked", "-p", "halo-server", "-p", "halo-acp", "--message-format=json"]);
-    match profile_dir.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => {}
-        Some(profile) => {
-            command.args(["--profile", profile]);
-        }
+    let own = profile_dir.file_name().and_then(|name| name.to_str()).filter(|name| *name != "debug");
+    let profile = env::var("HALO_TESTS_PROFILE").ok().or(own.map(str::to_owned));
+    if let Some(profile) = &profile {
+        command.args(["--profile", profile]);
     }
     if env::var_os("CARGO_TARGET_DIR").is_none() {
         command.arg("--target-dir").arg(profile_dir.parent().expect("a profile stands in the target folder"));
@@ -55,5 +57,5 @@ fn build() -> Binaries {
             .find_map(|message| message["executable"].as_str().map(PathBuf::from));
         found.unwrap_or_else(|| panic!("cargo built no {name}"))
     };
-    Binaries { halo: find("halo"), halo_acp: find("halo-acp") }
+    Binaries { halo: find("halo"), halo_acp: find("halo-acp"), optimized: profile.is_some() }
 }
